@@ -1,0 +1,1 @@
+"""One module a verb, imported only when that verb is asked for."""
