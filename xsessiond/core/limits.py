@@ -1,0 +1,74 @@
+"""Every number of the product, once, with its reason.
+
+Laws: nothing else in the tree states a limit; what a user may change is a setting whose default stands here. Sizes are bytes, times
+seconds on the monotonic clock unless the name ends in `_MS`.
+"""
+
+PROTOCOL = 1
+"""Version of the wire protocol (docs/protocol.md)."""
+
+MAX_FRAME = 1 << 20
+"""One line on the wire, newline included: large enough for any text, small enough that a peer's buffer stays bounded."""
+MAX_BODY = MAX_FRAME - (16 << 10)
+"""A body as UTF-8: leaves room in the delivering frame for the sender's name, folder and the rest of the header."""
+MAX_SKIP = 16 << 20
+"""How much of an over-long line is read and thrown away to find its end and say its size, before the link is closed."""
+FRAMES_PER_TURN = 64
+"""Frames of one peer handled before other tasks get their turn."""
+READ_SIZE = 64 << 10
+"""One read from a peer."""
+OUTBOX_BYTES = 4 << 20
+"""Unsent bytes for one peer beyond which it is cut off: it does not read what it asked for."""
+OUTBOX_PAUSE = 256 << 10
+"""Unsent bytes for one peer beyond which nothing more is read from it."""
+
+FIRST_FRAME_S = 5.0
+"""A connection that has not said hello by then is closed."""
+GRACE_S = 30.0
+"""A broken link may come back: a shim's restart, a broker's restart."""
+PING_AFTER_S = 5.0
+"""A session that was heard less long ago than this is not asked whether it still answers."""
+PONG_WITHIN_S = 2.0
+"""An unanswered ping makes a session `unresponsive`."""
+STALLED_AFTER_S = 60.0
+"""`handed` without evidence for this long is reported."""
+STOP_WITHIN_S = 5.0
+"""A graceful stop is bounded."""
+
+MAX_NAME = 64
+"""Characters of a name."""
+MIN_REF = 6
+"""Hex digits of a ref."""
+MAX_LABEL = 200
+"""Characters of a label, title or summary; longer ones are refused (summary) or shortened (what a harness reports)."""
+MAX_PATH = 4096
+"""Characters of a folder as reported."""
+MAX_KEY = 200
+"""Characters of an idempotency key."""
+MAX_CANDIDATES = 8
+"""Candidates named in one refusal."""
+
+QUEUE_PER_SESSION = 50
+"""Messages waiting for one receiver."""
+QUEUE_BYTES_PER_SESSION = 16 << 20
+"""Bytes waiting for one receiver, so that 50 of the largest bodies do not fill the broker's memory."""
+TAKE_MAX = 50
+"""Messages in one batch."""
+PUSH_WINDOW = 64
+"""Pushed and not acknowledged on one link."""
+LINKS_PER_SESSION = 8
+"""Connections to one session's private socket at once: the shim, its hooks, a plugin."""
+RECENT_SENDS = 1000
+"""What `check` without an id shows."""
+
+TARGET_BURST, TARGET_PER_SECOND = 30.0, 0.5
+"""Token bucket of one sender to one target."""
+SENDER_BURST, SENDER_PER_SECOND = 60.0, 1.0
+"""Token bucket of one sender to all."""
+DUPLICATE_WINDOW_S = 30.0
+"""The same text to the same target within this time is a repeat."""
+
+KEEP_MS = 7 * 24 * 3600 * 1000
+"""How long a conversation that ended keeps what it had not taken, and a final message stays in the store."""
+OLD_MS = 3600 * 1000
+"""A text older than this at delivery says so."""
