@@ -1,1 +1,1 @@
-"""What survives a kill: one contract, with SQLite and memory behind it. No trio; the shell calls it from its threads."""
+"""What survives a kill: one contract, with SQLite and memory behind it. No trio: the shell calls it in threads."""

@@ -1,0 +1,70 @@
+"""What every test has: a private place, bounded time, reproducible examples, and no way to the user's own broker."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.support.private_broker import PrivateBroker, private_broker, short_temporary_directory
+
+HERE = Path(__file__).parent
+
+# A shared machine stalls for longer than any deadline per example; a hang is caught by the timeout per test instead.
+# Under CI the examples are the same in every run, so that a change is judged by itself and not by luck.
+settings.register_profile(
+    "default", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+settings.register_profile("ci", settings.get_profile("default"), derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+INHERITED = ("XSESSIOND_", "XDG_", "CLAUDE", "CODEX_", "GEMINI_", "OPENCODE")
+"""Prefixes of variables that change what our programs do: those of the session or shell that runs the tests."""
+
+KEPT = ("XSESSIOND_TEST_",)
+"""Prefixes of those that speak to the tests themselves."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give everything below tests/bench its marker, so that no measurement slips into the quick tier."""
+    for item in items:
+        if item.path.is_relative_to(HERE / "bench"):
+            item.add_marker(pytest.mark.bench)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nowhere_near_the_users_own() -> Iterator[None]:
+    """Point this process, and all that it starts without saying where, at an empty place that is removed at the end."""
+    before = dict(os.environ)
+    for name in before:
+        if name.startswith(INHERITED) and not name.startswith(KEPT):
+            del os.environ[name]
+    with private_broker() as place:
+        os.environ.update(place.directories())
+        try:
+            yield
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+
+
+@pytest.fixture
+def broker() -> Iterator[PrivateBroker]:
+    """Yield a private broker's place, not started; every process started there is ended afterwards."""
+    with private_broker() as place:
+        yield place
+
+
+@pytest.fixture
+def short_dir() -> Iterator[Path]:
+    """Yield a private directory whose path is short enough for a Unix socket, unlike pytest's `tmp_path`."""
+    path = short_temporary_directory()
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
