@@ -12,7 +12,7 @@ from tests.support.private_broker import PrivateBroker, private_broker
 
 DETACHES_A_CHILD = """
 import subprocess, sys
-child = subprocess.Popen([sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"],
+child = subprocess.Popen([sys.executable, "-c", "import signal; print(flush=True); signal.pause()"],
                          stdout=subprocess.PIPE, start_new_session=True)
 child.stdout.readline()
 print(child.pid)
