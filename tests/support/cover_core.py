@@ -1,8 +1,8 @@
 """Check that each module of the core is wholly covered, lines and branches, by its own test file alone.
 
 Run as ``python -m tests.support.cover_core [MODULE...]`` in the repository's root. A module that is covered only
-because some other test happens to pass through it has no test that says what it promises; so each gets a run of its own,
-of ``tests/core/test_MODULE.py`` and ``tests/core/test_MODULE_*.py``, in the quick tier.
+because some other test happens to pass through it has no test that says what it promises; so each gets a run of its
+own, of ``tests/core/test_MODULE.py`` and ``tests/core/test_MODULE_*.py``, in the quick tier.
 """
 
 from __future__ import annotations
