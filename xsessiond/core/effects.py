@@ -1,0 +1,234 @@
+"""The closed lists of what can happen to the broker and of what it asks the shell to do.
+
+Events are past tense, effects imperative. Laws: effects of one event are done in their order; a frame that stands behind a `Persist`
+leaves only after that commit. Refuses to know: how either is done.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from xsessiond.core.records import EventRow, MessageRow, Op, Snapshot
+from xsessiond.core.wire import AnyRequest, Answer, BadFrame
+
+LinkId = int
+
+
+class ProcessId(Struct, frozen=True):
+    """A process that cannot be mistaken for a later one with its pid. start: whatever the system counts, compared only for equality."""
+
+    pid: int
+    start: int
+
+
+class Peer(Struct, frozen=True):
+    """Who the kernel says is at the other end of a link.
+
+    process: the one that connected, None where its pid means nothing here (another pid namespace) or it has ended. ancestors: from the
+    process itself upwards. terminal: whether it has a controlling terminal. user: the account's name.
+    """
+
+    process: ProcessId | None
+    ancestors: tuple[ProcessId, ...]
+    terminal: bool
+    user: str
+
+
+class LinkOpened(Struct, frozen=True):
+    """A client connected. door: None on the rendezvous, a session's id on its private socket."""
+
+    link: LinkId
+    door: str | None
+    peer: Peer
+
+
+class FrameReceived(Struct, frozen=True, gc=False):
+    """A frame came whole."""
+
+    link: LinkId
+    frame: AnyRequest | Answer | BadFrame
+
+
+class LinkClosed(Struct, frozen=True):
+    """The connection is gone, whoever ended it."""
+
+    link: LinkId
+
+
+class ProcessExited(Struct, frozen=True):
+    """A watched process is dead."""
+
+    process: ProcessId
+
+
+class TimePassed(Struct, frozen=True):
+    """The time that the broker asked for has come."""
+
+
+class Restored(Struct, frozen=True):
+    """What the store held when the broker started. boot_id: of this run of the machine."""
+
+    snapshot: Snapshot
+    boot_id: str
+
+
+class LookedUp(Struct, frozen=True):
+    """The answer of the store to a `LookUp`. found: what its question returns."""
+
+    ticket: int
+    found: object
+
+
+class NotStored(Struct, frozen=True):
+    """The store refused these operations; their frames were not sent. text: one sentence."""
+
+    ops: tuple[Op, ...]
+    text: str
+
+
+class StopAsked(Struct, frozen=True):
+    """The service manager or a signal wants the broker to end."""
+
+    reason: str
+
+
+class HealthChanged(Struct, frozen=True):
+    """What the shell knows of the store and the machine, for `status`."""
+
+    store_ok: bool
+    store_detail: str
+
+
+Event = (
+    LinkOpened
+    | FrameReceived
+    | LinkClosed
+    | ProcessExited
+    | TimePassed
+    | Restored
+    | LookedUp
+    | NotStored
+    | StopAsked
+    | HealthChanged
+)
+
+
+class Persist(Struct, frozen=True, gc=False):
+    """Store this."""
+
+    op: Op
+
+
+class SendFrame(Struct, frozen=True, gc=False):
+    """One line to a peer. urgent: leaves without waiting for a commit (status and stop, when the disk hangs)."""
+
+    link: LinkId
+    frame: bytes
+    urgent: bool = False
+
+
+class CloseLink(Struct, frozen=True):
+    """End the connection after what was sent. why: for the log, or None when it is ordinary."""
+
+    link: LinkId
+    why: str | None = None
+
+
+class OpenDoor(Struct, frozen=True):
+    """Listen on the private socket of a session."""
+
+    session_id: str
+    ref: str
+
+
+class CloseDoor(Struct, frozen=True):
+    """Stop listening and remove the private socket."""
+
+    session_id: str
+    ref: str
+
+
+class WatchProcess(Struct, frozen=True):
+    """Say `ProcessExited` when it dies, at once if it is dead already."""
+
+    process: ProcessId
+
+
+class UnwatchProcess(Struct, frozen=True):
+    """It does not matter any more."""
+
+    process: ProcessId
+
+
+class FindMessage(Struct, frozen=True):
+    """One message with its events: `tuple[MessageRow, Sequence[EventRow]] | None`."""
+
+    message_id: str
+
+
+class FindKey(Struct, frozen=True):
+    """What a sender sent under a key: `MessageRow | None`."""
+
+    sender_id: str
+    key: str
+
+
+class FindSent(Struct, frozen=True):
+    """A sender's last messages, newest first: `Sequence[MessageRow]`."""
+
+    sender_id: str
+    limit: int
+
+
+class ReadLog(Struct, frozen=True):
+    """Past messages, oldest first: `Sequence[MessageRow]`."""
+
+    limit: int
+    since_ms: int | None
+    thread: str | None
+
+
+Question = FindMessage | FindKey | FindSent | ReadLog
+Found = tuple[MessageRow, list[EventRow]] | MessageRow | list[MessageRow] | None
+
+
+class LookUp(Struct, frozen=True):
+    """Ask the store, after all that was persisted before, and answer with `LookedUp`."""
+
+    ticket: int
+    question: Question
+
+
+class Prune(Struct, frozen=True):
+    """Delete what is final and older than this."""
+
+    older_than_ms: int
+
+
+class WriteLog(Struct, frozen=True):
+    """A line for the people who run the machine. Never a body, a name's secret or a token. level: info, warning, error."""
+
+    level: str
+    what: str
+    facts: dict[str, object]
+
+
+class Stop(Struct, frozen=True):
+    """End the program after what was accepted is stored and sent."""
+
+    reason: str
+
+
+Effect = (
+    Persist
+    | SendFrame
+    | CloseLink
+    | OpenDoor
+    | CloseDoor
+    | WatchProcess
+    | UnwatchProcess
+    | LookUp
+    | Prune
+    | WriteLog
+    | Stop
+)

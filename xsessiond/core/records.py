@@ -1,0 +1,156 @@
+"""What the broker keeps: the rows it remembers and the operations that change them.
+
+Laws: values only; a store makes them durable and gives them back. Times are wall-clock milliseconds since the epoch.
+Refuses to know: SQL, how the rows are indexed, when they are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+
+class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A session as stored. `live` says whether it was in the roster; `token_hash` is SHA-256 of the token's text."""
+
+    id: str
+    ref: str
+    name: str
+    label: str | None
+    harness: str
+    harness_session_id: str | None
+    cwd: str
+    pid: int | None
+    pid_start: int | None
+    boot_id: str | None
+    perm_class: str
+    delivery: str
+    can_reply: bool
+    modes: str
+    token_hash: bytes
+    machine: str
+    live: bool
+    noted: bool
+    started_at: int
+    last_seen_at: int
+    ended_at: int | None
+
+
+class MessageRow(msgspec.Struct, frozen=True, gc=False):
+    """A message as stored, fields in the order of the table's columns. `seq` is the broker's own order of acceptance.
+
+    sender_kind: session | human | script; the sender_* columns say what was true when it was sent. sha256: of the body as UTF-8.
+    handed_at, delivered_at, replied_at, ended_at: when it first got there, or None. expires_at: of a message that still waits.
+    """
+
+    seq: int
+    id: str
+    state: str
+    sender_kind: str
+    sender_id: str | None
+    sender_name: str
+    sender_harness: str | None
+    sender_cwd: str | None
+    target_id: str
+    target_name: str
+    body: str
+    bytes: int
+    sha256: bytes
+    summary: str | None
+    reply_to: str | None
+    thread: str
+    hop: int
+    mode: str
+    key: str | None
+    pair_seq: int
+    rule: str
+    sent_at: int
+    expires_at: int | None
+    handed_at: int | None = None
+    delivered_at: int | None = None
+    replied_at: int | None = None
+    ended_at: int | None = None
+
+
+class EventRow(msgspec.Struct, frozen=True):
+    """A step in a message's life that the message's own columns do not tell: a hold, a decision, an expiry and its reason."""
+
+    message_id: str
+    at: int
+    state: str
+    by: str | None
+    rule: str | None
+
+
+class PutSession(msgspec.Struct, frozen=True):
+    """Insert the row, or replace the one of the same id."""
+
+    row: SessionRow
+
+
+class PutMessage(msgspec.Struct, frozen=True, gc=False):
+    """Insert a new message."""
+
+    row: MessageRow
+
+
+class MarkMessage(msgspec.Struct, frozen=True, gc=False):
+    """A message came to `state` at `at`. Sets state and that state's time column (handed, delivered, replied; every final state sets
+    ended_at). With `by` or `rule`, or for a state that has no column of its own, an EventRow is added too."""
+
+    seq: int
+    message_id: str
+    state: str
+    at: int
+    by: str | None = None
+    rule: str | None = None
+
+
+class PutPin(msgspec.Struct, frozen=True):
+    """Sender `sender_id` reaches `target_id` under the folded name `name`. Replaces an earlier pin of the same name."""
+
+    sender_id: str
+    name: str
+    target_id: str
+
+
+class DropPins(msgspec.Struct, frozen=True):
+    """The sender's conversation ended: its pins go."""
+
+    sender_id: str
+
+
+class PutReceipt(msgspec.Struct, frozen=True):
+    """A receipt that waits for the sender's next step."""
+
+    session_id: str
+    message_id: str
+    state: str
+    at: int
+    text: str
+
+
+class DropReceipts(msgspec.Struct, frozen=True):
+    """The session took its receipts up to and including those of `at`."""
+
+    session_id: str
+    upto: int
+
+
+Op = PutSession | PutMessage | MarkMessage | PutPin | DropPins | PutReceipt | DropReceipts
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """All that is live, loaded once at the start.
+
+    sessions: those live, those that ended less than the keeping time ago, and those with waiting mail. messages: state queued, held or
+    handed, by seq. next_seq: one more than the highest seq ever used. pair_seqs: highest pair_seq per (sender, target) among the live.
+    """
+
+    sessions: Sequence[SessionRow]
+    messages: Sequence[MessageRow]
+    pins: Sequence[PutPin]
+    receipts: Sequence[PutReceipt]
+    next_seq: int
+    pair_seqs: Sequence[tuple[str, str, int]]

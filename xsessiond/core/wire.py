@@ -1,0 +1,380 @@
+"""The requests of the wire as types, checked once, where bytes become values.
+
+Laws: a frame is decoded in one pass into the type of its method; what does not fit becomes a `BadFrame` that says why. Nothing behind
+this module sees a raw dict. Refuses to know: links, sessions, what a request leads to.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from xsessiond.core.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR
+
+RequestId = int | str | None | UnsetType
+"""UNSET: a notification, which is never answered."""
+
+PermClass = Literal["bypass", "prompting"]
+Delivery = Literal["push", "turn", "pull", "none"]
+Mode = Literal["auto", "followup", "inject", "steer"]
+State = Literal["idle", "busy", "waiting", "unknown"]
+
+
+class HelloParams(Struct, frozen=True):
+    """Who speaks, and which protocol."""
+
+    protocol: int
+    client: str = ""
+
+
+class Resume(Struct, frozen=True):
+    """Proof of being a known session."""
+
+    id: str
+    token: str
+
+
+class RegisterParams(Struct, frozen=True):
+    """docs/protocol.md, "Becoming a session"."""
+
+    harness: str = "mcp"
+    cwd: str = "/"
+    name: str | None = None
+    title: str | None = None
+    label: str | None = None
+    harness_session_id: str | None = None
+    pid: int | None = None
+    perm_class: PermClass | None = msgspec.field(name="class", default=None)
+    inbound: str | None = None
+    delivery: Delivery = "pull"
+    can_reply: bool = True
+    modes: tuple[Mode, ...] = ("auto",)
+    resume: Resume | None = None
+
+
+class AttachParams(Struct, frozen=True):
+    """The token, and whether mail is pushed over this link."""
+
+    token: str
+    push: bool = False
+
+
+class ListParams(Struct, frozen=True):
+    """all: also conversations that do not run."""
+
+    all: bool = False
+
+
+class SendParams(Struct, frozen=True):
+    """behaviour 3.1. wait_reply: seconds."""
+
+    message: str
+    to: str | None = None
+    summary: str | None = None
+    reply_to: str | None = None
+    mode: Mode = "auto"
+    wait_reply: float | None = None
+    notify_when_idle: bool = False
+    when_offline: Literal["refuse", "queue", "resume"] = "refuse"
+    key: str | None = None
+
+
+class CheckParams(Struct, frozen=True):
+    """Without an id: the caller's last sends."""
+
+    message_id: str | None = None
+
+
+class TakeParams(Struct, frozen=True):
+    """render: add the finished envelope."""
+
+    max: int | None = None
+    render: bool = False
+
+
+class AckParams(Struct, frozen=True):
+    """Either ids or a push number."""
+
+    ids: tuple[str, ...] = ()
+    upto: int | None = None
+
+
+class IdsParams(Struct, frozen=True):
+    """Messages by id."""
+
+    ids: tuple[str, ...]
+
+
+class RenameParams(Struct, frozen=True):
+    """of: whose name, when a human renames."""
+
+    name: str
+    of: str | None = None
+
+
+class UpdateParams(Struct, frozen=True):
+    """What the harness reports about its session; absent stays as it was."""
+
+    state: State | UnsetType = UNSET
+    perm_class: PermClass | None | UnsetType = msgspec.field(name="class", default=UNSET)
+    harness_session_id: str | None | UnsetType = UNSET
+    delivery: Delivery | UnsetType = UNSET
+    harness: str | UnsetType = UNSET
+
+
+class LogParams(Struct, frozen=True):
+    """since: RFC 3339. thread: the id of any message of the thread."""
+
+    limit: int = 100
+    since: str | None = None
+    thread: str | None = None
+    follow: bool = False
+
+
+class CancelParams(Struct, frozen=True):
+    """Ends the wait of the request with this id."""
+
+    id: int | str
+
+
+class NoParams(Struct, frozen=True):
+    """Nothing."""
+
+
+class Request(Struct, frozen=True, tag_field="method", kw_only=True):
+    """Base of all. `id` is UNSET in a notification."""
+
+    jsonrpc: Literal["2.0"]
+    id: RequestId = UNSET
+
+
+class Hello(Request, frozen=True, tag="hello"):
+    """Opens a link."""
+
+    params: HelloParams
+
+
+class Register(Request, frozen=True, tag="register"):
+    """A new session, or one that comes back."""
+
+    params: RegisterParams = RegisterParams()
+
+
+class Attach(Request, frozen=True, tag="attach"):
+    """The session's own link."""
+
+    params: AttachParams
+
+
+class ListSessions(Request, frozen=True, tag="list"):
+    """The roster."""
+
+    params: ListParams = ListParams()
+
+
+class Whoami(Request, frozen=True, tag="whoami"):
+    """Who the broker takes the caller for."""
+
+    params: NoParams = NoParams()
+
+
+class Send(Request, frozen=True, tag="send"):
+    """A message."""
+
+    params: SendParams
+
+
+class Check(Request, frozen=True, tag="check"):
+    """State and history."""
+
+    params: CheckParams = CheckParams()
+
+
+class Inbox(Request, frozen=True, tag="inbox"):
+    """What waits for the caller."""
+
+    params: NoParams = NoParams()
+
+
+class Take(Request, frozen=True, tag="take"):
+    """Leases waiting mail."""
+
+    params: TakeParams = TakeParams()
+
+
+class Ack(Request, frozen=True, tag="ack"):
+    """It is in the model's context."""
+
+    params: AckParams
+
+
+class Handed(Request, frozen=True, tag="handed"):
+    """Given to the harness."""
+
+    params: IdsParams
+
+
+class Release(Request, frozen=True, tag="release"):
+    """Gives leased mail back."""
+
+    params: IdsParams
+
+
+class Rename(Request, frozen=True, tag="rename"):
+    """A new name."""
+
+    params: RenameParams
+
+
+class Update(Request, frozen=True, tag="update"):
+    """News of the harness."""
+
+    params: UpdateParams = UpdateParams()
+
+
+class End(Request, frozen=True, tag="end"):
+    """The conversation is over."""
+
+    params: NoParams = NoParams()
+
+
+class Log(Request, frozen=True, tag="log"):
+    """Past messages, and those to come."""
+
+    params: LogParams = LogParams()
+
+
+class Cancel(Request, frozen=True, tag="cancel"):
+    """A wait is given up."""
+
+    params: CancelParams
+
+
+class Status(Request, frozen=True, tag="status"):
+    """Frozen."""
+
+    params: Raw = Raw(b"{}")
+
+
+class Stop(Request, frozen=True, tag="stop"):
+    """Frozen."""
+
+    params: Raw = Raw(b"{}")
+
+
+AnyRequest = (
+    Hello | Register | Attach | ListSessions | Whoami | Send | Check | Inbox | Take | Ack | Handed | Release | Rename | Update | End
+    | Log | Cancel | Status | Stop
+)  # fmt: skip
+
+METHODS = frozenset(
+    "hello register attach list whoami send check inbox take ack handed release rename update end log cancel status stop".split()
+)
+
+
+class Answer(Struct, frozen=True):
+    """What a client answered to a request of the broker."""
+
+    id: int | str
+
+
+class BadFrame(Struct, frozen=True):
+    """A frame that is no request. id: of the request it would have been, or None. fatal: the link cannot go on."""
+
+    id: int | str | None
+    code: int
+    text: str
+    fatal: bool = False
+    refusal: str | None = None
+
+
+class _Loose(Struct):
+    jsonrpc: str = ""
+    id: int | str | None | UnsetType = UNSET
+    method: str | UnsetType = UNSET
+    params: Raw | UnsetType = UNSET
+    result: Raw | UnsetType = UNSET
+    error: Raw | UnsetType = UNSET
+
+
+_decode_request = msgspec.json.Decoder(AnyRequest).decode
+_decode_loose = msgspec.json.Decoder(_Loose).decode
+encode = msgspec.json.Encoder().encode
+"""Any value of the core as compact JSON, UTF-8, without a newline."""
+
+
+def decode_frame(line: bytes) -> AnyRequest | Answer | BadFrame:
+    """One line as a value. Never raises."""
+    try:
+        request: AnyRequest = _decode_request(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+        return _explain(line, str(problem))
+    return request
+
+
+def _explain(line: bytes, problem: str) -> Answer | BadFrame:
+    """The slow way: why a line is no request, in JSON-RPC's own codes."""
+    try:
+        loose = _decode_loose(line)
+    except msgspec.ValidationError as wrong:
+        return BadFrame(None, INVALID_REQUEST, f"Not a JSON-RPC request: {wrong}.")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
+        return BadFrame(None, PARSE_ERROR, f"Not a JSON object on one line: {wrong}.", fatal=True)
+    request_id = None if loose.id is UNSET else loose.id
+    if loose.jsonrpc != "2.0":
+        return BadFrame(request_id, INVALID_REQUEST, 'Not a JSON-RPC 2.0 frame: "jsonrpc" must be "2.0".')
+    if loose.method is UNSET:
+        if (loose.result is not UNSET or loose.error is not UNSET) and request_id is not None:
+            return Answer(request_id)
+        return BadFrame(request_id, INVALID_REQUEST, "Not a request: it has no method.")
+    if loose.method not in METHODS:
+        return BadFrame(request_id, METHOD_NOT_FOUND, f"There is no method {loose.method[:80]!r}.")
+    code = "not_text" if "$.params.message" in problem and "missing" not in problem else "usage"
+    return BadFrame(request_id, INVALID_PARAMS, f"The params of {loose.method} are not as they must be: {problem}.", refusal=code)
+
+
+class _Result(Struct):
+    jsonrpc: str
+    id: int | str | None
+    result: object
+
+
+class _Notification(Struct):
+    jsonrpc: str
+    method: str
+    params: object
+
+
+class _Call(Struct):
+    jsonrpc: str
+    id: str
+    method: str
+    params: object
+
+
+class _Error(Struct):
+    jsonrpc: str
+    id: int | str | None
+    error: object
+
+
+def encode_result(request_id: int | str | None, value: object) -> bytes:
+    """An answer as one frame."""
+    return encode(_Result("2.0", request_id, value)) + b"\n"
+
+
+def encode_error(request_id: int | str | None, code: int, text: str, data: object) -> bytes:
+    """An error answer as one frame."""
+    return encode(_Error("2.0", request_id, {"code": code, "message": text, "data": data})) + b"\n"
+
+
+def encode_notification(method: str, params: object) -> bytes:
+    """A notification as one frame."""
+    return encode(_Notification("2.0", method, params)) + b"\n"
+
+
+def encode_call(request_id: str, method: str, params: object) -> bytes:
+    """A request of the broker's own as one frame."""
+    return encode(_Call("2.0", request_id, method, params)) + b"\n"
