@@ -61,7 +61,7 @@ class Relay(Peer):
     @contextlib.contextmanager
     def start(self, bench: Bench) -> Iterator[Running]:
         path = bench.fresh("relay")
-        argv = [sys.executable, "-m", "tests.bench.relays", self.variant, path]
+        argv = [sys.executable, "-m", "tests.bench.relays", self.variant, str(path)]
         with machine.server(argv, machine.listening(path), bench.work / "relay.log") as pid:
             kind = RawRelay if self.variant == "stream" else LineRelay
             yield kind(bench, pid, path)

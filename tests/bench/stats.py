@@ -75,7 +75,7 @@ class Row:
     def cells(self) -> list[str]:
         """The row as it is printed."""
         pick = max if self.best_of else statistics.median
-        spread = f"{min(self.ratios):.2f} to {max(self.ratios):.2f}" if len(self.ratios) > 1 else ""
+        spread = f"{_ratio(min(self.ratios))} to {_ratio(max(self.ratios))}" if len(self.ratios) > 1 else ""
         met = "" if self.goal is None else "yes" if self.goal.met_by(self.ratio) else "**no**"
         return [
             self.case,
@@ -83,7 +83,7 @@ class Row:
             f"{_figure(pick(self.ours))} {self.unit}".rstrip(),
             self.against,
             f"{_figure(pick(self.anchor))} {self.unit}".rstrip(),
-            f"{self.ratio:.2f}",
+            _ratio(self.ratio),
             spread,
             "" if self.goal is None else str(self.goal),
             met,
@@ -147,6 +147,10 @@ def table(lines: Sequence[Line]) -> str:
     out = ["| " + " | ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) + " |" for row in cells]
     out.insert(1, "|" + "|".join("-" * (w + 2) for w in widths) + "|")
     return "\n".join(out)
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
 
 
 def _figure(value: float) -> str:
