@@ -12,8 +12,6 @@ from hypothesis import HealthCheck, settings
 
 from tests.support.private_broker import PrivateBroker, private_broker, short_temporary_directory
 
-HERE = Path(__file__).parent
-
 # A shared machine stalls for longer than any deadline per example; a hang is caught by the timeout per test instead.
 # Under CI the examples are the same in every run, so that a change is judged by itself and not by luck.
 settings.register_profile(
@@ -27,14 +25,6 @@ INHERITED = ("XSESSIOND_", "XDG_", "CLAUDE", "CODEX_", "GEMINI_", "OPENCODE")
 
 KEPT = ("XSESSIOND_TEST_",)
 """Prefixes of those that speak to the tests themselves."""
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give everything below tests/bench its marker, so that no measurement slips into the quick tier."""
-    for item in items:
-        if item.path.is_relative_to(HERE / "bench"):
-            item.add_marker(pytest.mark.bench)
 
 
 @pytest.fixture(scope="session", autouse=True)
