@@ -31,7 +31,7 @@ def main(argv: list[str] | None = None) -> int:
     machine.lift_descriptor_limit()
     lines: list[Line] = []
     failed = False
-    with tempfile.TemporaryDirectory(prefix="xb-", dir="/tmp") as work:
+    with tempfile.TemporaryDirectory(prefix="xb-", dir=machine.SCRATCH) as work:
         bench = Bench(pathlib.Path(work), effort)
         for name in chosen.case or CASES:
             try:

@@ -20,6 +20,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 HERE = pathlib.Path(__file__).resolve().parent
+SCRATCH = pathlib.Path("/tmp")
+"""Where everything is put, the private broker's store included: a short path, since sockets lie there."""
 START_S = 20.0
 
 
@@ -86,7 +88,19 @@ def describe() -> str:
             if line.startswith("model name"):
                 model = line.partition(":")[2].strip()
                 break
-    return f"{os.cpu_count()} x {model}, {platform.system()} {platform.release()}, Python {platform.python_version()}"
+    system = f"{platform.system()} {platform.release()}, Python {platform.python_version()}"
+    return f"{os.cpu_count()} x {model}, {system}, scratch on {_file_system(SCRATCH)}"
+
+
+def _file_system(path: pathlib.Path) -> str:
+    """The type of the file system that holds `path`, which decides what durability costs."""
+    best, kind = "", "?"
+    with contextlib.suppress(OSError):
+        for line in pathlib.Path("/proc/mounts").read_text().splitlines():
+            point, type_ = line.split()[1:3]
+            if path.is_relative_to(point) and len(point) >= len(best):
+                best, kind = point, type_
+    return kind
 
 
 def lift_descriptor_limit() -> int:
