@@ -1,0 +1,59 @@
+"""The harness support itself: each real CLI makes a tool call through the fake model, alone from the product."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.harness.fakemodel import Call, Found, Wait
+from tests.support.harness.homes import McpServer
+from tests.support.harness.processes import wait_gone
+from tests.support.harness.runner import START_SECONDS, STEP_SECONDS, HarnessSession, open_session
+
+pytestmark = [pytest.mark.harness, pytest.mark.slow, pytest.mark.timeout(900)]  # the first run installs the CLIs
+
+
+@pytest.fixture
+def session(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Iterator[HarnessSession]:
+    program = [sys.executable, "-m", "tests.support.harness.echo_mcp"]
+    server = McpServer("echo", program, {"PYTHONPATH": str(pytestconfig.rootpath)})
+    with open_session(request.param, server) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("session", ["claude", "opencode", "codex"], indirect=True)
+def test_a_headless_run_calls_a_tool_waits_at_a_gate_and_uses_what_it_read(session: HarnessSession) -> None:
+    model = session.model
+    model.play(
+        "greet",
+        Call("echo", {"text": "one-7f"}),
+        Wait("middle"),
+        Call("echo", {"text": Found("echo", r"ECHO (one-\w+)")}),
+    )
+    run = session.start("Please [[play greet]]")
+    model.wait_for_gate("middle", START_SECONDS)
+    servers = run.descendants()
+    assert servers, "the CLI runs its MCP server as a child"
+    first = model.wait_for("ECHO one-7f", STEP_SECONDS)
+    assert "ECHO one-7f" in (first.result_of("echo") or "")
+
+    model.open_gate("middle")
+    model.wait_for("ECHO one-7f", STEP_SECONDS, after=first.number)
+    assert "DONE turn=1" in run.wait(STEP_SECONDS).stdout
+    assert wait_gone(servers, STEP_SECONDS) == []
+
+
+@pytest.mark.parametrize("session", ["claude", "opencode"], indirect=True)
+def test_a_terminal_session_takes_what_is_typed(session: HarnessSession) -> None:
+    model = session.model
+    terminal = session.open_terminal("echo")
+    idle = model.last
+
+    terminal.enter('do [[call echo {"text": "one-7f"}]]', STEP_SECONDS)
+    model.wait_for("ECHO one-7f", STEP_SECONDS)
+    model.wait_for_end(STEP_SECONDS, after=idle)
+    programs = terminal.descendants()
+    terminal.stop()
+    assert wait_gone(programs, STEP_SECONDS) == []
