@@ -4,8 +4,6 @@ import pytest
 
 from tests.bench.stats import Fact, Row, at_least, at_most, percentile, table
 
-pytestmark = pytest.mark.slow  # with the rest of the bench, away from the quick tier
-
 
 def test_percentile_is_an_observed_value() -> None:
     assert percentile([3, 1, 2], 0.5) == 2
