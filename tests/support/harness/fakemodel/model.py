@@ -35,7 +35,7 @@ class ScriptFailed(AssertionError):
 class Request:
     """One request as the model saw it: ``new`` is the input since its last answer.
 
-    ``answer`` is None until it is given, and stays so when the client hangs up.
+    ``answer`` is None until it is given, and stays so when the client hangs up while it waits.
     """
 
     number: int
@@ -177,7 +177,7 @@ class FakeModel(AbstractContextManager["FakeModel"]):
                     yield
 
     def answered(self, request: Request, answer: Say | ToolUse) -> None:
-        """Record that ``request`` got its answer."""
+        """Record that ``request`` is now given its answer."""
         with self._condition:
             request.answer = answer
             self._condition.notify_all()

@@ -122,12 +122,13 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(stream.opening)
             for _ in backend.pass_gates(decision.gates):
                 self.wfile.write(stream.keepalive)
+            backend.answered(request, decision.answer)  # first, so that it is on record when the client knows
             self.wfile.write(stream.rest)
         else:
             for _ in backend.pass_gates(decision.gates):
                 pass
+            backend.answered(request, decision.answer)
             self._reply(200, wire.write_answer(body, decision.answer))
-        backend.answered(request, decision.answer)
 
     def _refuse(self) -> None:
         self.server.backend.refused(f"{self.command} {self.path}")
