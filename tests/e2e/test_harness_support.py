@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 
@@ -43,6 +44,26 @@ def test_a_headless_run_calls_a_tool_waits_at_a_gate_and_uses_what_it_read(sessi
     model.wait_for("ECHO one-7f", STEP_SECONDS, after=first.number)
     assert "DONE turn=1" in run.wait(STEP_SECONDS).stdout
     assert wait_gone(servers, STEP_SECONDS) == []
+
+
+@pytest.mark.parametrize(
+    "session, shown",
+    [
+        ("claude", '{"note":"STRUCTURED"}'),
+        ("opencode", "ECHO TEXT"),
+        ("codex", '{"note":"STRUCTURED"}'),
+    ],
+    indirect=["session"],
+)
+def test_what_a_harness_shows_its_model_of_a_result_with_text_and_structured_content(
+    session: HarnessSession, shown: str
+) -> None:
+    """The shim must say everything twice: two of the three drop the text, the third the structure."""
+    session.model.play("both", Call("echo", {"text": "TEXT", "structured": {"note": "STRUCTURED"}}))
+    session.start("[[play both]]").wait(START_SECONDS)
+    [result] = [text for r in session.model.requests if (text := r.result_of("echo")) is not None]
+    assert result.splitlines()[-1] == shown
+    assert not {"TEXT", "STRUCTURED"} <= set(re.findall(r"\w+", result))
 
 
 @pytest.mark.parametrize("session", ["claude", "opencode"], indirect=True)

@@ -1,4 +1,4 @@
-"""The smallest MCP server that a harness accepts: one tool, ``echo``, that returns its text. Run as a program, stdio.
+"""The smallest MCP server that a harness accepts, with one tool, ``echo``. Run as a program, on stdio.
 
 For testing this support alone, apart from the product.
 """
@@ -11,8 +11,12 @@ from typing import Any
 
 TOOL = {
     "name": "echo",
-    "description": "Returns its text.",
-    "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
+    "description": "Returns its text, and `structured` as the structured content of its result.",
+    "inputSchema": {
+        "type": "object",
+        "properties": {"text": {"type": "string"}, "structured": {"type": "object"}},
+        "required": ["text"],
+    },
 }
 
 
@@ -29,11 +33,17 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
         case "tools/list":
             return {"tools": [TOOL]}
         case "tools/call":
-            return {"content": [{"type": "text", "text": f"ECHO {params['arguments']['text']}"}]}
+            return echo(**params["arguments"])
         case "ping":
             return {}
         case _:
             return None
+
+
+def echo(text: str, structured: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The result of the tool."""
+    result: dict[str, Any] = {"content": [{"type": "text", "text": f"ECHO {text}"}]}
+    return result if structured is None else {**result, "structuredContent": structured}
 
 
 def main() -> None:
