@@ -63,6 +63,7 @@ class Hcom:
             printed = ear.stdout.readline()
             took = (time.perf_counter() - began) * 1e3
             mouth.wait(20)
+            ear.wait(20)  # it marks the message as read after printing it
             if f"{number:08}" not in json.loads(printed)["text"]:
                 raise BenchError(f"hcom listen printed another message: {printed[:200]!r}")
             return took

@@ -6,7 +6,8 @@
  *   pushes   messages that arrived for it
  *   answers  to messages that it sent
  * either by size (everything on that socket is units of so many bytes) or by line (a line whose
- * head holds the mark). An end may have to acknowledge its pushes: a ready-made line around a number.
+ * head holds the mark). An end may have to acknowledge its pushes: a ready-made line around the number
+ * of the last one, or (no ack_tail) two bytes, big-endian, after ack_head for each, as in MQTT.
  *
  * stdin, little endian u32: mode, flows, messages a flow, window; then two ends a flow. An end is
  *   fd, push_size, answer_size, ack_every, ack_base, stamp_at, stamp_base and the byte strings
@@ -29,7 +30,7 @@
 #include <unistd.h>
 
 enum { ECHO_BACK, ANSWERED, PUSHED, PIPELINE };
-enum { HEAD = 192, LIMIT_S = 90 };
+enum { HEAD = 192, ACKS = 1 << 14, LIMIT_S = 90 };
 
 struct text { uint32_t len; char *at; };
 
@@ -80,7 +81,7 @@ static void read_end(struct end *e) {
     e->ack_every = u32(); e->ack_base = u32(); e->stamp_at = u32(); e->stamp = u32();
     e->blob = text(); e->push_mark = text(); e->answer_mark = text();
     e->ack_head = text(); e->ack_tail = text();
-    e->out = malloc(e->blob.len + e->ack_head.len + e->ack_tail.len + 64);
+    e->out = malloc(e->blob.len + e->ack_head.len + e->ack_tail.len + ACKS);
 }
 
 static int has(const struct end *e, struct text mark) {
@@ -128,6 +129,14 @@ static int take(struct end *e) {
 static int ack_due(const struct end *e) { return e->ack_every && e->pushes - e->acked >= e->ack_every; }
 
 static void add_ack(struct end *e) {
+    while (!e->ack_tail.len && e->acked < e->pushes && e->out_len + e->ack_head.len + 2 < ACKS) {
+        uint32_t id = (e->ack_base + e->acked++) % 65535 + 1;
+        memcpy(e->out + e->out_len, e->ack_head.at, e->ack_head.len);
+        e->out_len += e->ack_head.len;
+        e->out[e->out_len++] = id >> 8;
+        e->out[e->out_len++] = id & 255;
+    }
+    if (!e->ack_tail.len) return;
     memcpy(e->out + e->out_len, e->ack_head.at, e->ack_head.len);
     e->out_len += e->ack_head.len;
     e->out_len += sprintf(e->out + e->out_len, "%llu", (unsigned long long)(e->ack_base + e->pushes));
@@ -163,7 +172,7 @@ static void wait_for(struct end *e, const uint64_t *what, uint64_t target) {
 
 static void settle(struct end *e) {
     while (!at_boundary(e)) take(e);
-    if (e->ack_every && e->pushes > e->acked) { add_ack(e); flush(e); }
+    while (e->ack_every && e->pushes > e->acked) { add_ack(e); flush(e); }
 }
 
 static void other_side(struct end *b, uint32_t n, int echo) {

@@ -14,6 +14,7 @@ import socket
 import struct
 import sys
 from collections.abc import Iterator
+from typing import Literal
 
 from tests.bench import machine
 from tests.bench.load import End, Flow
@@ -110,12 +111,14 @@ class LineRelay(Running):
 
 
 class Mosquitto(Peer):
-    """An MQTT broker that many run: QoS 1 from the sender, nothing on disk.
+    """An MQTT broker that many run, with nothing on disk: the sender publishes with QoS 1 and waits for its answer.
 
-    The subscriber asks for QoS 0, so that no receiver acknowledges anything: less work than ours does.
+    The subscriber's QoS is 1, so that receivers acknowledge as ours do, or 0.
     """
 
-    name = "mosquitto QoS 1, memory"
+    def __init__(self, subscriber_qos: Literal[0, 1]) -> None:
+        self.subscriber_qos = subscriber_qos
+        self.name = "mosquitto QoS 1" if subscriber_qos else "mosquitto QoS 1, subscribers 0"
 
     @staticmethod
     def program() -> str:
@@ -135,16 +138,19 @@ class Mosquitto(Peer):
             "max_queued_messages 0\nmax_inflight_messages 0\nlog_type error\n"
         )
         with machine.server([program, "-c", conf], machine.listening(path), bench.work / "mq.log") as pid:
-            yield MqttRunning(bench, pid, path)
+            yield MqttRunning(bench, pid, path, self.subscriber_qos)
 
 
+@dataclasses.dataclass(slots=True)
 class MqttRunning(Running):
     """MQTT 3.1.1, packets made by hand."""
+
+    qos: int
 
     def join(self, number: int) -> socket.socket:
         sock = connect(self.path)
         sock.sendall(_packet(0x10, _string("MQTT") + bytes([4, 2, 0, 0]) + _string(f"c{number}")))
-        sock.sendall(_packet(0x82, b"\0\1" + _string(_topic(number)) + b"\0"))
+        sock.sendall(_packet(0x82, b"\0\1" + _string(_topic(number)) + bytes([self.qos])))
         expected, got = 4 + 5, 0  # CONNACK and SUBACK
         while got < expected:
             data = sock.recv(expected - got)
@@ -157,8 +163,9 @@ class MqttRunning(Running):
         me, to = 2 * number, 2 * number + 1
         payload = machine.text(BODY).encode()
         sent = _packet(0x32, _string(_topic(to)) + b"\0\1" + payload)
-        pushed = _packet(0x30, _string(_topic(to)) + payload)
-        return Flow(End(self.join(me), blob=sent, answer_size=4), End(self.join(to), push_size=len(pushed)))
+        pushed = len(sent) if self.qos else len(_packet(0x30, _string(_topic(to)) + payload))
+        taker = End(self.join(to), push_size=pushed, ack_every=self.qos, ack_head=b"\x40\2")
+        return Flow(End(self.join(me), blob=sent, answer_size=4), taker)
 
 
 def _line(value: dict[str, str]) -> bytes:
