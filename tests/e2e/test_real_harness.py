@@ -75,7 +75,7 @@ def test_two_models_find_each_other_ask_and_answer(asking: str, answering: str, 
         assert question.body == QUESTION
         assert question.attributes["id"] == question_id[0]
         assert question.attributes["from-name"] == "ann"
-        assert "not typed by your user" in result_of(ben, "read_messages")
+        assert "Your user did not type it" in result_of(ben, "read_messages")
 
         # The answer reaches ann's model on the result of another tool, which itself tells that it was answered.
         ann.model.open_gate("ben has answered")
