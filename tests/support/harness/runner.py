@@ -3,6 +3,7 @@
 Isolated: the environment (nothing is inherited), HOME, so configuration, history and MCP servers, the temporary and
 runtime directories, the working directory. Not isolated: uid, process list, network; the CLI is told of no host but
 127.0.0.1. Everything started here is ended here, by pid, when the session is left.
+opencode leaves an empty directory of its own name in /tmp, whatever TMPDIR says.
 """
 
 from __future__ import annotations
