@@ -72,3 +72,26 @@ KEEP_MS = 7 * 24 * 3600 * 1000
 """How long a conversation that ended keeps what it had not taken, and a final message stays in the store."""
 OLD_MS = 3600 * 1000
 """A text older than this at delivery says so."""
+
+SHIM_LINE = 8 << 20
+"""One line from a harness: a body of MAX_BODY with every character escaped still fits, and is refused with its size."""
+SHIM_INBOX_PAUSE = 1 << 20
+"""Unwritten bytes for a harness beyond which its requests are not read: it does not read what it asked for."""
+SHIM_BROKER_S = 10.0
+"""How long a tool call waits for a broker, which may have to be started, before it answers that there is none."""
+SHIM_ANSWER_S = 30.0
+"""How long a tool call waits for the broker's answer, on top of a wait for a reply that it asked for."""
+SHIM_RETRY_FIRST_S, SHIM_RETRY_MOST_S = 0.05, 2.0
+"""Pause between two attempts to reach the broker; it doubles."""
+SHIM_STEADY_S = 1.0
+"""A link that lasted so long was a good one: the next loss begins with the shortest pause again."""
+SHIM_HANDSHAKE_S = 5.0
+"""Introduction and attaching; a broker that takes longer is tried again."""
+SHIM_DRAIN_S, SHIM_END_S = 1.0, 0.5
+"""After the end of its input a shim finishes what runs, then says goodbye to the broker: together well below 2 s."""
+SHIM_MAIL_BYTES = 48 << 10
+"""Mail that one tool result carries: harnesses cut or refuse results of some 100 KB. The first message always goes whole."""
+SHIM_REMEMBERED_IDS = 1024
+"""Messages that a shim knows it has shown: more than can be leased at once."""
+SHIM_SENT_TEXT_BYTES = 200
+"""The text that answers a send."""
