@@ -7,7 +7,7 @@ one transaction. Times are wall-clock milliseconds since the epoch. Refuses to k
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -27,6 +27,8 @@ from xsessiond.core.records import (
 )
 
 __all__ = [
+    "CLOCKED_STATES",
+    "WAITING_STATES",
     "DropPins",
     "DropReceipts",
     "EventRow",
@@ -44,6 +46,13 @@ __all__ = [
     "StoreError",
     "StoreNewer",
 ]
+
+
+WAITING_STATES: Final = ("queued", "held", "handed")
+"""A message in one of these still waits: it is loaded at the start and never pruned. In every other state it has ended."""
+
+CLOCKED_STATES: Final = ("handed", "delivered", "replied")
+"""States with a time column of their own, `<state>_at`."""
 
 
 class Integrity(msgspec.Struct, frozen=True):

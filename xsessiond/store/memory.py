@@ -1,0 +1,213 @@
+"""A store that keeps nothing over its own end: the same contract in dictionaries, for tests and for measuring without a disk.
+
+Laws: tests/store/test_contract.py and test_agreement.py hold it to the same answers as the real one. A commit costs next to nothing.
+Refuses to know: files.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from xsessiond.store.contract import (
+    CLOCKED_STATES,
+    WAITING_STATES,
+    DropPins,
+    DropReceipts,
+    EventRow,
+    Integrity,
+    MarkMessage,
+    MessageRow,
+    Op,
+    PutMessage,
+    PutPin,
+    PutReceipt,
+    PutSession,
+    SessionRow,
+    Snapshot,
+    StoreError,
+)
+
+
+class MemoryStore:
+    """A `Store` in memory. It can be read after `close`, as a file could be opened again."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sessions: dict[str, SessionRow] = {}
+        self._messages: dict[int, MessageRow] = {}
+        self._marks: dict[int, list[MarkMessage]] = {}
+        self._keys: dict[tuple[str, str], int] = {}
+        self._pins: dict[tuple[str, str], PutPin] = {}
+        self._receipts: list[PutReceipt] = []
+        self._pairs: dict[tuple[str, str], int] = {}
+        self._next_seq = 1
+
+    # ------------------------------------------------------------------------------------------------------------- writing
+
+    def commit(self, ops: Sequence[Op]) -> None:
+        """See `Store.commit`."""
+        with self._lock:
+            self._refuse_contradictions(ops)
+            for op in ops:
+                self._apply(op)
+
+    def _refuse_contradictions(self, ops: Sequence[Op]) -> None:
+        seqs: set[int] = set()
+        keys: set[tuple[str, str]] = set()
+        for op in ops:
+            if type(op) is not PutMessage:
+                continue
+            row = op.row
+            if row.seq in self._messages or row.seq in seqs:
+                raise StoreError(
+                    f"Message {row.seq} is stored already. Nothing was stored; this is a bug.", transient=False
+                )
+            seqs.add(row.seq)
+            if row.key is not None and row.sender_id is not None:
+                key = (row.sender_id, row.key)
+                if key in self._keys or key in keys:
+                    raise StoreError(
+                        "The sender used this key already. Nothing was stored; this is a bug.", transient=False
+                    )
+                keys.add(key)
+
+    def _apply(self, op: Op) -> None:
+        match op:
+            case PutMessage(row):
+                self._messages[row.seq] = row
+                if row.key is not None and row.sender_id is not None:
+                    self._keys[row.sender_id, row.key] = row.seq
+            case MarkMessage():
+                if op.seq in self._messages:
+                    self._marks.setdefault(op.seq, []).append(op)
+            case PutSession(session):
+                self._sessions[session.id] = session
+            case PutPin():
+                self._pins[op.sender_id, op.name] = op
+            case DropPins():
+                self._pins = {key: pin for key, pin in self._pins.items() if pin.sender_id != op.sender_id}
+            case PutReceipt():
+                self._receipts.append(op)
+            case DropReceipts():
+                self._receipts = [it for it in self._receipts if it.session_id != op.session_id or it.at > op.upto]
+
+    def prune(self, *, older_than_ms: int) -> int:
+        """See `Store.prune`."""
+        with self._lock:
+            next_seq = self._find_next_seq()
+            rows = [self._current(seq) for seq in self._messages]
+            gone = [row for row in rows if row.state not in WAITING_STATES and (row.ended_at or 0) < older_than_ms]
+            for row in gone:
+                pair = (row.sender_id or row.sender_kind, row.target_id)
+                self._pairs[pair] = max(self._pairs.get(pair, 0), row.pair_seq)
+                del self._messages[row.seq]
+                self._marks.pop(row.seq, None)
+            self._keys = {key: seq for key, seq in self._keys.items() if seq in self._messages}
+            self._next_seq = next_seq
+            self._prune_sessions(older_than_ms)
+            return len(gone)
+
+    def _prune_sessions(self, older_than_ms: int) -> None:
+        mail = {row.target_id for row in map(self._current, self._messages) if row.state in WAITING_STATES}
+        for row in list(self._sessions.values()):
+            ended = row.last_seen_at if row.ended_at is None else row.ended_at
+            if not row.live and ended < older_than_ms and row.id not in mail:
+                del self._sessions[row.id]
+        self._pins = {key: pin for key, pin in self._pins.items() if pin.sender_id in self._sessions}
+        self._receipts = [receipt for receipt in self._receipts if receipt.session_id in self._sessions]
+        self._pairs = {pair: count for pair, count in self._pairs.items() if self._is_pair_known(*pair)}
+
+    def checkpoint(self) -> None:
+        """There is no log."""
+
+    def log_bytes(self) -> int:
+        """There is no log."""
+        return 0
+
+    # ------------------------------------------------------------------------------------------------------------- reading
+
+    def load(self) -> Snapshot:
+        """See `Store.load`."""
+        with self._lock:
+            rows = self._rows()
+            pairs = dict(self._pairs)
+            for row in rows:
+                pair = (row.sender_id or row.sender_kind, row.target_id)
+                pairs[pair] = max(pairs.get(pair, 0), row.pair_seq)
+            return Snapshot(
+                sessions=sorted(self._sessions.values(), key=lambda row: (row.started_at, row.id)),
+                messages=[row for row in rows if row.state in WAITING_STATES],
+                pins=[self._pins[key] for key in sorted(self._pins)],
+                receipts=list(self._receipts),
+                next_seq=self._find_next_seq(),
+                pair_seqs=sorted((*pair, count) for pair, count in pairs.items() if self._is_pair_known(*pair)),
+            )
+
+    def find_message(self, message_id: str) -> tuple[MessageRow, Sequence[EventRow]] | None:
+        """See `Store.find_message`."""
+        with self._lock:
+            for row in self._rows():
+                if row.id == message_id:
+                    return row, [
+                        EventRow(message_id, mark.at, mark.state, mark.by, mark.rule)
+                        for mark in self._marks.get(row.seq, ())
+                        if mark.by is not None or mark.rule is not None or mark.state not in CLOCKED_STATES
+                    ]
+        return None
+
+    def find_key(self, sender_id: str, key: str) -> MessageRow | None:
+        """See `Store.find_key`."""
+        with self._lock:
+            seq = self._keys.get((sender_id, key))
+            return None if seq is None else self._current(seq)
+
+    def sent_by(self, sender_id: str, limit: int) -> Sequence[MessageRow]:
+        """See `Store.sent_by`."""
+        with self._lock:
+            return [row for row in reversed(self._rows()) if row.sender_id == sender_id][:limit]
+
+    def read_log(self, *, limit: int, since_ms: int | None, thread: str | None) -> Sequence[MessageRow]:
+        """See `Store.read_log`."""
+        with self._lock:
+            found = [
+                row
+                for row in self._rows()
+                if (since_ms is None or row.sent_at >= since_ms) and (thread is None or row.thread == thread)
+            ]
+        return found[-limit:] if limit else []
+
+    def check(self) -> Integrity:
+        """See `Store.check`."""
+        return Integrity(ok=True, detail="The store is in memory and keeps nothing when the broker ends.")
+
+    def close(self) -> None:
+        """See `Store.close`."""
+
+    # ------------------------------------------------------------------------------------------------------------- the rest
+
+    def _rows(self) -> list[MessageRow]:
+        return [self._current(seq) for seq in sorted(self._messages)]
+
+    def _current(self, seq: int) -> MessageRow:
+        """The message with its marks applied: putting them together here, and not in `commit`, is what keeps that cheap."""
+        row = self._messages[seq]
+        marks = self._marks.get(seq)
+        if not marks:
+            return row
+        times: dict[str, int] = {}
+        for mark in marks:
+            column = f"{mark.state}_at"
+            if mark.state in CLOCKED_STATES and getattr(row, column) is None:
+                times.setdefault(column, mark.at)
+            if mark.state not in WAITING_STATES and row.ended_at is None:
+                times.setdefault("ended_at", mark.at)
+        return replace(row, state=marks[-1].state, **times)
+
+    def _find_next_seq(self) -> int:
+        return max(self._next_seq, max(self._messages, default=0) + 1)
+
+    def _is_pair_known(self, sender: str, target: str) -> bool:
+        return target in self._sessions and (sender in ("human", "script") or sender in self._sessions)

@@ -1,0 +1,270 @@
+"""The store on SQLite: one file in WAL mode, one writer, a reader and a checkpointer beside it.
+
+Laws: transactions are explicit; a commit is BEGIN IMMEDIATE … COMMIT or nothing; every failure is a StoreError and leaves the files as they
+were. One connection writes, under `_writing`; one reads, under `_reading`; one checkpoints, under `_checkpointing`. Where more than one is
+taken, it is in the order checkpointing, writing, reading. Refuses to know: why something is stored, when a commit is due.
+
+The log and its checkpoints. SQLite's own checkpoint lands on whoever commits (milliseconds), so it is off, and `checkpoint` moves the log
+from a thread of its own. Beside a busy writer the log is never empty for the moment that SQLite needs to start it again at its
+beginning, and would grow for ever; past `LOG_CAP` the last bit is therefore moved while the writer waits. And SQLite before 3.51.3 can lose
+commits when a checkpoint *begins* on a log that is wholly moved just while a commit starts that log again (sqlite.org/wal.html, "the
+WAL-reset bug"). So a checkpoint runs beside the writer only when something was inserted since the last one ended: then the log is not
+wholly moved, no commit can start it again before this checkpoint has done its work, and the race has no room. Else it takes the writer's
+place for the little that is left.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import partial
+from typing import Final, Literal, TypeVar
+from urllib.parse import quote
+
+from xsessiond.store import sqlite_reads as reads
+from xsessiond.store.contract import EventRow, Integrity, MessageRow, Op, Snapshot, StoreError, StoreNewer
+from xsessiond.store.schema import APPLICATION_ID, OLDEST_SQLITE, VERSION, apply_migration
+from xsessiond.store.sqlite_errors import FAILURES, translate_error, translated_errors
+from xsessiond.store.sqlite_files import prepare_files
+from xsessiond.store.sqlite_writes import Written, delete_ended_sessions, delete_messages, prunable, write_ops
+
+Durability = Literal["full", "normal"]
+
+LOG_CAP: Final = 16 << 20
+"""Bytes of the log file past which a checkpoint makes it start again; what SQLite cuts it back to then."""
+WRITER_CACHE_KIB: Final = 4096
+READER_CACHE_KIB: Final = 1024
+"""Page caches: large enough for the pages that one commit touches, small beside the broker's own memory."""
+BUSY_MS: Final = 100
+"""How long the writer waits for a lock that only a foreign program can hold."""
+PRUNE_BATCH: Final = 256
+"""Messages deleted in one transaction, so that a commit waits a few milliseconds for it at most."""
+_COMMIT_LOG_BYTES, _ROW_LOG_BYTES = 4 * 4120, 1400
+"""What a commit, and each row in it, adds to the log, bodies aside: about as measured."""
+
+_T = TypeVar("_T")
+
+
+class SqliteStore:
+    """A `Store` in the file `path`, made if missing (0600, its directory 0700).
+
+    durability: `full` survives a power cut, `normal` a kill at any point. full_fsync: ask macOS for a real flush of the disk's cache.
+    Raises StoreError when the file cannot be used, StoreNewer when a newer version wrote it; the file is then as it was.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], durability: Durability, *, full_fsync: bool = False) -> None:
+        self.path = os.path.abspath(os.fspath(path))
+        self._log_path = self.path + "-wal"
+        self._writing, self._reading, self._checkpointing = threading.Lock(), threading.Lock(), threading.Lock()
+        self._logged = self._moved = 0
+        self._inserted = False
+        self._connections: list[sqlite3.Connection] = []
+        if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+            needed = ".".join(map(str, OLDEST_SQLITE))
+            raise StoreError(
+                f"SQLite {sqlite3.sqlite_version} is too old; {needed} or newer is needed.", transient=False
+            )
+        if prepare_files(self.path):
+            self._refuse_other()
+        try:
+            with translated_errors(self.path):
+                self._writer = self._connect(durability, full_fsync, WRITER_CACHE_KIB, BUSY_MS)
+                self._migrate()
+                self._reader = self._connect(durability, full_fsync, READER_CACHE_KIB, BUSY_MS)
+                self._reader.execute("PRAGMA query_only = ON")
+                # It never waits for a reader: it would make the writer wait with it. What it could not move, the next one will.
+                self._checkpointer = self._connect(durability, full_fsync, READER_CACHE_KIB, 0)
+        except BaseException:
+            self.close()
+            raise
+        # A log that a killed broker left behind is there to be moved.
+        self._logged = self._log_file_bytes()
+
+    def _connect(self, durability: Durability, full_fsync: bool, cache_kib: int, busy_ms: int) -> sqlite3.Connection:
+        db = sqlite3.connect(self.path, timeout=busy_ms / 1000, isolation_level=None, check_same_thread=False)
+        self._connections.append(db)
+        (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
+        if mode != "wal":
+            raise StoreError(
+                f"The store {self.path} cannot keep a write-ahead log there (journal mode {mode}). "
+                "Use a local disk, not a network share, and make the file writable for this user.",
+                transient=False,
+            )
+        for name, value in (
+            ("synchronous", durability.upper()),
+            ("fullfsync", int(full_fsync)),
+            ("checkpoint_fullfsync", int(full_fsync)),
+            ("wal_autocheckpoint", 0),
+            ("journal_size_limit", LOG_CAP),
+            ("cache_size", -cache_kib),
+            ("mmap_size", 0),
+            ("temp_store", "MEMORY"),
+            ("trusted_schema", 0),
+        ):
+            db.execute(f"PRAGMA {name} = {value}")
+        return db
+
+    def _refuse_other(self) -> None:
+        """Looks at a file through a connection that cannot write, so that a newer store stays as its own version left it."""
+        with translated_errors(self.path):
+            db = sqlite3.connect(
+                f"{_as_uri(self.path)}?mode=ro", uri=True, timeout=BUSY_MS / 1000, isolation_level=None
+            )
+            try:
+                (owner,) = db.execute("PRAGMA application_id").fetchone()
+                (version,) = db.execute("PRAGMA user_version").fetchone()
+                (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            finally:
+                db.close()
+        if owner != APPLICATION_ID and (owner or tables):
+            raise StoreError(
+                f"{self.path} is another program's database, so it is left alone. Move it away.", transient=False
+            )
+        if version > VERSION:
+            raise StoreNewer(
+                f"The store {self.path} was written by a newer xsessiond (format {version}, this one knows {VERSION}). "
+                "It was left as it is; install the newer version again.",
+                transient=False,
+            )
+
+    def _migrate(self) -> None:
+        (version,) = self._writer.execute("PRAGMA user_version").fetchone()
+        for number in range(version, VERSION):
+            self._transact(partial(apply_migration, version=number), 1)
+
+    # ------------------------------------------------------------------------------------------------------------- writing
+
+    def commit(self, ops: Sequence[Op]) -> None:
+        """See `Store.commit`."""
+        if not ops:
+            return
+        self._transact(partial(write_ops, ops=ops), len(ops))
+
+    def prune(self, *, older_than_ms: int) -> int:
+        """See `Store.prune`. In short transactions, so that commits go on between them."""
+        deleted, after = 0, 0
+        while seqs := self._read(partial(prunable, older_than_ms=older_than_ms, after=after, limit=PRUNE_BATCH)):
+            self._transact(partial(delete_messages, seqs=seqs), len(seqs))
+            deleted, after = deleted + len(seqs), seqs[-1]
+        self._transact(partial(delete_ended_sessions, older_than_ms=older_than_ms), 1)
+        return deleted
+
+    def _transact(self, work: Callable[[sqlite3.Connection], Written], rows: int) -> None:
+        db = self._writer
+        with self._writing:
+            try:
+                db.execute("BEGIN IMMEDIATE")
+                size, inserted = work(db)
+                db.execute("COMMIT")
+            except BaseException as problem:
+                self._roll_back()
+                if isinstance(problem, FAILURES):
+                    raise translate_error(self.path, problem) from problem
+                raise
+            self._logged += _COMMIT_LOG_BYTES + _ROW_LOG_BYTES * rows + size
+            if inserted:
+                self._inserted = True
+
+    def _roll_back(self) -> None:
+        # Some errors have rolled back already, and one that happens here adds nothing to the one that is being told.
+        try:
+            if self._writer.in_transaction:
+                self._writer.execute("ROLLBACK")
+        except sqlite3.Error:
+            pass
+
+    # ----------------------------------------------------------------------------------------------------------------- log
+
+    def checkpoint(self) -> None:
+        """See `Store.checkpoint`. Where something foreign keeps it from moving all, the next one goes on."""
+        with self._checkpointing, translated_errors(self.path):
+            begin = self._logged
+            try:
+                with nullcontext() if self._inserted else self._writing:
+                    self._move_log("PASSIVE")
+                if self._log_file_bytes() > LOG_CAP:
+                    with self._writing:
+                        begin = self._logged
+                        self._move_log("RESTART")
+            finally:
+                # Under the lock, so that a commit which this checkpoint has moved cannot say later that it inserted something.
+                with self._writing:
+                    self._inserted = False
+            self._moved = begin
+
+    def _move_log(self, mode: str) -> None:
+        self._checkpointer.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+
+    def log_bytes(self) -> int:
+        """See `Store.log_bytes`. Estimated from what was committed: the file keeps its size when SQLite starts it again."""
+        return min(self._logged - self._moved, self._log_file_bytes())
+
+    def _log_file_bytes(self) -> int:
+        try:
+            return os.stat(self._log_path).st_size
+        except OSError:
+            return 0
+
+    # ------------------------------------------------------------------------------------------------------------- reading
+
+    def load(self) -> Snapshot:
+        """See `Store.load`."""
+        return self._read(reads.load_snapshot)
+
+    def find_message(self, message_id: str) -> tuple[MessageRow, Sequence[EventRow]] | None:
+        """See `Store.find_message`."""
+        return self._read(lambda db: reads.find_message(db, message_id))
+
+    def find_key(self, sender_id: str, key: str) -> MessageRow | None:
+        """See `Store.find_key`."""
+        return self._read(lambda db: reads.find_key(db, sender_id, key))
+
+    def sent_by(self, sender_id: str, limit: int) -> Sequence[MessageRow]:
+        """See `Store.sent_by`."""
+        return self._read(lambda db: reads.sent_by(db, sender_id, limit))
+
+    def read_log(self, *, limit: int, since_ms: int | None, thread: str | None) -> Sequence[MessageRow]:
+        """See `Store.read_log`."""
+        return self._read(lambda db: reads.read_log(db, limit, since_ms, thread))
+
+    def _read(self, question: Callable[[sqlite3.Connection], _T]) -> _T:
+        with self._reading, translated_errors(self.path):
+            return question(self._reader)
+
+    def check(self) -> Integrity:
+        """See `Store.check`. On a connection of its own: it may take seconds, and other reads go on."""
+        try:
+            with translated_errors(self.path):
+                db = sqlite3.connect(
+                    f"{_as_uri(self.path)}?mode=ro", uri=True, timeout=BUSY_MS / 1000, isolation_level=None
+                )
+                try:
+                    faults = reads.find_faults(db)
+                finally:
+                    db.close()
+        except StoreError as problem:
+            return Integrity(ok=False, detail=str(problem))
+        if faults:
+            return Integrity(
+                ok=False,
+                detail=f"The store {self.path} is damaged ({faults[0]}). Nothing was deleted; stop the broker, keep a copy of the file, "
+                "then move it away.",
+            )
+        return Integrity(ok=True, detail=f"The store {self.path} is sound.")
+
+    def close(self) -> None:
+        """See `Store.close`. What the log holds is moved into the file as the last connection goes."""
+        with self._checkpointing, self._writing, self._reading:
+            while self._connections:
+                # The writer was opened first and closes last: it may write what closing moves.
+                try:
+                    self._connections.pop().close()
+                except sqlite3.Error:
+                    pass
+
+
+def _as_uri(path: str) -> str:
+    return "file:" + quote(path)

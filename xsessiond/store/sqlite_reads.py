@@ -1,0 +1,138 @@
+"""The questions that the broker asks of SQLite, each one statement on a connection that it is given.
+
+Laws: nothing here writes; what is returned is complete, so that no read transaction outlives a call. Raises sqlite3's own errors, which
+the store translates.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Final
+
+from xsessiond.store.contract import WAITING_STATES, EventRow, MessageRow, PutPin, PutReceipt, SessionRow, Snapshot
+from xsessiond.store.schema import MESSAGE_COLUMNS, SHELF_BITS
+
+WAITING: Final = ", ".join(f"'{state}'" for state in WAITING_STATES)
+"""The states of waiting, as SQL."""
+_COLUMNS: Final = ", ".join(
+    f'{"m" if name in MESSAGE_COLUMNS else "c"}."{name}"' for name in MessageRow.__struct_fields__
+)
+# The order of the tables is ours to say (CROSS JOIN): `message` is the one that is scanned.
+_MESSAGES: Final = f"SELECT {_COLUMNS} FROM message m CROSS JOIN content c ON c.seq = m.seq"  # noqa: S608 - names of our own columns
+
+_SEQ_OF_ID: Final = f"""
+    WITH RECURSIVE shelf (n) AS (
+        SELECT max(seq) >> {SHELF_BITS} FROM content
+        UNION ALL SELECT n - 1 FROM shelf WHERE n > (SELECT min(seq) >> {SHELF_BITS} FROM content)
+    )
+    SELECT c.seq FROM shelf CROSS JOIN content c ON c.seq >> {SHELF_BITS} = shelf.n AND c.id = ? LIMIT 1"""  # noqa: S608 - a constant
+_SESSION_COLUMNS: Final = ", ".join(SessionRow.__struct_fields__)
+_FLAGS: Final = ("can_reply", "live", "noted")
+
+_PAIR_SEQS: Final = """
+    SELECT sender, target_id, max(pair_seq) FROM (
+        SELECT coalesce(sender_id, sender_kind) AS sender, target_id, pair_seq FROM message
+        UNION ALL SELECT sender, target_id, pair_seq FROM pair
+    )
+    WHERE target_id IN (SELECT id FROM session) AND (sender IN ('human', 'script') OR sender IN (SELECT id FROM session))
+    GROUP BY sender, target_id ORDER BY sender, target_id"""
+
+
+def load_snapshot(db: sqlite3.Connection) -> Snapshot:
+    """All that is live, of one moment."""
+    db.execute("BEGIN")
+    try:
+        return Snapshot(
+            sessions=[
+                _session(row) for row in db.execute(f"SELECT {_SESSION_COLUMNS} FROM session ORDER BY started_at, id")
+            ],  # noqa: S608
+            messages=_messages(db.execute(f"{_MESSAGES} WHERE m.state IN ({WAITING}) ORDER BY m.seq")),
+            pins=[
+                PutPin(*row)
+                for row in db.execute("SELECT sender_id, name, target_id FROM pin ORDER BY sender_id, name")
+            ],
+            receipts=[
+                PutReceipt(*row)
+                for row in db.execute("SELECT session_id, message_id, state, at, text FROM receipt ORDER BY id")
+            ],
+            next_seq=next_seq(db),
+            pair_seqs=db.execute(_PAIR_SEQS).fetchall(),
+        )
+    finally:
+        db.execute("COMMIT")
+
+
+def next_seq(db: sqlite3.Connection) -> int:
+    """One more than the highest seq ever used."""
+    (value,) = db.execute(
+        """SELECT max(coalesce((SELECT max(seq) FROM message), 0) + 1,
+                      coalesce((SELECT value FROM meta WHERE name = 'next_seq'), 1))"""
+    ).fetchone()
+    return int(value)
+
+
+def find_message(db: sqlite3.Connection, message_id: str) -> tuple[MessageRow, Sequence[EventRow]] | None:
+    """One message with its events, in the order in which they were stored."""
+    found = db.execute(_SEQ_OF_ID, (message_id,)).fetchone()
+    if found is None:
+        return None
+    rows = _messages(db.execute(f"{_MESSAGES} WHERE m.seq = ?", found))
+    if not rows:
+        return None
+    events = db.execute('SELECT at, state, "by", rule FROM event WHERE seq = ? ORDER BY id', found)
+    return rows[0], [EventRow(message_id, *row) for row in events]
+
+
+def find_key(db: sqlite3.Connection, sender_id: str, key: str) -> MessageRow | None:
+    """What the sender sent under the key."""
+    rows = _messages(db.execute(f'{_MESSAGES} WHERE m.sender_id = ? AND m."key" = ?', (sender_id, key)))
+    return rows[0] if rows else None
+
+
+def sent_by(db: sqlite3.Connection, sender_id: str, limit: int) -> Sequence[MessageRow]:
+    """The sender's last messages, newest first."""
+    return _messages(db.execute(f"{_MESSAGES} WHERE m.sender_id = ? ORDER BY m.seq DESC LIMIT ?", (sender_id, limit)))
+
+
+def read_log(db: sqlite3.Connection, limit: int, since_ms: int | None, thread: str | None) -> Sequence[MessageRow]:
+    """The last `limit` messages that match, oldest first."""
+    conditions: list[str] = []
+    values: list[int | str] = []
+    if thread is not None:
+        # Two ways to one answer, because only what is not the first of its thread is indexed by it.
+        first = db.execute(_SEQ_OF_ID, (thread,)).fetchone()
+        conditions.append("m.seq IN (SELECT seq FROM content WHERE thread = ?1 AND thread <> id UNION ALL SELECT ?2)")
+        values += [thread, first[0] if first else 0]
+        conditions.append("c.thread = ?1")
+    if since_ms is not None:
+        conditions.append("m.sent_at >= ?")
+        values.append(since_ms)
+    where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+    rows = _messages(db.execute(f"{_MESSAGES} {where} ORDER BY m.seq DESC LIMIT ?", (*values, limit)))
+    rows.reverse()
+    return rows
+
+
+def find_faults(db: sqlite3.Connection) -> list[str]:
+    """What is wrong with the file, worst first; nothing when it is sound. Reads all of it."""
+    faults = [str(text) for (text,) in db.execute("PRAGMA integrity_check(10)") if text != "ok"]
+    if not faults:
+        halves = """SELECT count(*) FROM (
+            SELECT seq FROM message WHERE seq NOT IN (SELECT seq FROM content)
+            UNION ALL SELECT seq FROM content WHERE seq NOT IN (SELECT seq FROM message))"""
+        (count,) = db.execute(halves).fetchone()
+        if count:
+            faults.append(f"messages stored by half: {count}")
+    return faults
+
+
+def _messages(cursor: sqlite3.Cursor) -> list[MessageRow]:
+    return [MessageRow(*row) for row in cursor]
+
+
+def _session(row: tuple[object, ...]) -> SessionRow:
+    values = dict(zip(SessionRow.__struct_fields__, row, strict=True))
+    for name in _FLAGS:
+        values[name] = bool(values[name])
+    return SessionRow(**values)  # type: ignore[arg-type]  # as they were when they came in
