@@ -1,7 +1,7 @@
 """What is due when: the only source of "later" in the broker.
 
-Laws: one entry per key; scheduling a key again moves it; an entry comes out once. The shell asks `next_due` and sleeps until then, so an
-empty agenda costs nothing. Refuses to know: what an entry means.
+Laws: one entry per key; scheduling a key again moves it; an entry comes out once. The shell asks `next_due` and sleeps
+until then, so an empty agenda costs nothing. Refuses to know: what an entry means.
 """
 
 from __future__ import annotations

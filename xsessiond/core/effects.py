@@ -1,21 +1,23 @@
 """The closed lists of what can happen to the broker and of what it asks the shell to do.
 
-Events are past tense, effects imperative. Laws: effects of one event are done in their order; a frame that stands behind a `Persist`
-leaves only after that commit. Refuses to know: how either is done.
+Events are past tense, effects imperative. Laws: effects of one event are done in their order; a frame that stands
+behind a `Persist` leaves only after that commit. Refuses to know: how either is done.
 """
 
 from __future__ import annotations
 
 from msgspec import Struct
 
+from xsessiond.core.link import Link
 from xsessiond.core.records import EventRow, MessageRow, Op, Snapshot
-from xsessiond.core.wire import AnyRequest, Answer, BadFrame
+from xsessiond.core.wire import Answer, AnyRequest, BadFrame
 
 LinkId = int
 
 
 class ProcessId(Struct, frozen=True):
-    """A process that cannot be mistaken for a later one with its pid. start: whatever the system counts, compared only for equality."""
+    """A process that cannot be mistaken for a later one with its pid. start: whatever the system counts, compared only
+    for equality."""
 
     pid: int
     start: int
@@ -24,8 +26,9 @@ class ProcessId(Struct, frozen=True):
 class Peer(Struct, frozen=True):
     """Who the kernel says is at the other end of a link.
 
-    process: the one that connected, None where its pid means nothing here (another pid namespace) or it has ended. ancestors: from the
-    process itself upwards. terminal: whether it has a controlling terminal. user: the account's name.
+    process: the one that connected, None where its pid means nothing here (another pid namespace) or it has ended.
+    ancestors: from the process itself upwards. terminal: whether it has a controlling terminal. user: the account's
+    name.
     """
 
     process: ProcessId | None
@@ -35,11 +38,13 @@ class Peer(Struct, frozen=True):
 
 
 class LinkOpened(Struct, frozen=True):
-    """A client connected. door: None on the rendezvous, a session's id on its private socket."""
+    """A client connected. door: None on the rendezvous, a session's id on its private socket. protocol: the machine
+    that the shell feeds with what it reads, and whose state the broker steps."""
 
     link: LinkId
     door: str | None
     peer: Peer
+    protocol: Link
 
 
 class FrameReceived(Struct, frozen=True, gc=False):
@@ -206,7 +211,8 @@ class Prune(Struct, frozen=True):
 
 
 class WriteLog(Struct, frozen=True):
-    """A line for the people who run the machine. Never a body, a name's secret or a token. level: info, warning, error."""
+    """A line for the people who run the machine. Never a body, a name's secret or a token. level: info, warning,
+    error."""
 
     level: str
     what: str

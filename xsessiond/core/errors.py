@@ -4,20 +4,46 @@
     ProtocolFault          the peer does not speak the protocol; its link is closed
     (anything else)        our own bug
 
-Laws: the list of codes is closed (`ErrorCode`); every text is a sentence that says what happened, why, and what to do next.
-Refuses to know: where the answer goes.
+Laws: the list of codes is closed (`ErrorCode`); every text is a sentence that says what happened, why, and what to do
+next. Refuses to know: where the answer goes.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-CODES: Final = (
-    "not_found not_running ambiguous name_moved self_target refused hold_full queue_full rate_limited duplicate "
-    "hop_limit exchange_limit too_large not_text empty unsupported_mode key_reused expired already_decided "
-    "not_permitted no_broker timeout bad_config bad_token bad_name name_taken feature_off internal "
-    "version_mismatch usage"
-).split()
+CODES: Final = [
+    "not_found",
+    "not_running",
+    "ambiguous",
+    "name_moved",
+    "self_target",
+    "refused",
+    "hold_full",
+    "queue_full",
+    "rate_limited",
+    "duplicate",
+    "hop_limit",
+    "exchange_limit",
+    "too_large",
+    "not_text",
+    "empty",
+    "unsupported_mode",
+    "key_reused",
+    "expired",
+    "already_decided",
+    "not_permitted",
+    "no_broker",
+    "timeout",
+    "bad_config",
+    "bad_token",
+    "bad_name",
+    "name_taken",
+    "feature_off",
+    "internal",
+    "version_mismatch",
+    "usage",
+]
 """Every code a client may see. The first 28 are the contract; the last two belong to the wire."""
 
 EXIT_CODES: Final = {
@@ -58,8 +84,8 @@ EXIT_CODES: Final = {
 class Refusal(Exception):
     """A request that is refused. Raised inside the core, turned into an answer at its edge.
 
-    code: one of `CODES`. text: one or two sentences. hint: what to do next. candidates: sessions it could have meant (each a mapping with
-    name, ref, …). retry_after_s: seconds to wait. detail: anything more, as plain values.
+    code: one of `CODES`. text: one or two sentences. hint: what to do next. candidates: sessions it could have meant
+    (each a mapping with name, ref, …). retry_after_s: seconds to wait. detail: anything more, as plain values.
     """
 
     __slots__ = ("candidates", "code", "detail", "hint", "retry_after_s", "text")

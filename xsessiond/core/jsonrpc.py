@@ -1,8 +1,8 @@
 """JSON-RPC 2.0, one object per line: framing with a hard limit, and the few shapes that both ends build.
 
-Laws: bytes go in, lines come out; a line is never cut and never longer than the limit; what is too long is skipped to its end and
-reported with its size. Used by the broker, the CLI and the shims, so nothing is imported until a function needs it.
-Refuses to know: sockets, methods, who speaks.
+Laws: bytes go in, lines come out; a line is never cut and never longer than the limit; what is too long is skipped to
+its end and reported with its size. Used by the broker, the CLI and the shims, so nothing is imported until a function
+needs it. Refuses to know: sockets, methods, who speaks.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
 """Every number of the product, once, with its reason.
 
-Laws: nothing else in the tree states a limit; what a user may change is a setting whose default stands here. Sizes are bytes, times
-seconds on the monotonic clock unless the name ends in `_MS`.
+Laws: nothing else in the tree states a limit; what a user may change is a setting whose default stands here. Sizes are
+bytes, times seconds on the monotonic clock unless the name ends in `_MS`.
 """
 
 PROTOCOL = 1
 """Version of the wire protocol (docs/protocol.md)."""
 
 MAX_FRAME = 1 << 20
-"""One line on the wire, newline included: large enough for any text, small enough that a peer's buffer stays bounded."""
+"""One line on the wire, newline included: large enough for any text, small enough that a peer's buffer stays
+bounded."""
 MAX_BODY = MAX_FRAME - (16 << 10)
 """A body as UTF-8: leaves room in the delivering frame for the sender's name, folder and the rest of the header."""
 MAX_SKIP = 16 << 20
@@ -90,8 +91,28 @@ SHIM_HANDSHAKE_S = 5.0
 SHIM_DRAIN_S, SHIM_END_S = 1.0, 0.5
 """After the end of its input a shim finishes what runs, then says goodbye to the broker: together well below 2 s."""
 SHIM_MAIL_BYTES = 48 << 10
-"""Mail that one tool result carries: harnesses cut or refuse results of some 100 KB. The first message always goes whole."""
+"""Mail that one tool result carries: harnesses cut or refuse results of some 100 KB. The first message always goes
+whole."""
 SHIM_REMEMBERED_IDS = 1024
 """Messages that a shim knows it has shown: more than can be leased at once."""
 SHIM_SENT_TEXT_BYTES = 200
 """The text that answers a send."""
+
+EVENTS_PER_TURN = 64
+"""Ready descriptors (processes that ended, sockets with newcomers) handled before other tasks get their turn."""
+ACCEPTS_PER_TURN = 16
+"""Connections taken from one listening socket before others get their turn."""
+BACKLOG = 128
+"""Connections that the kernel keeps for one listening socket until they are taken."""
+MAX_CONNECTIONS = 1024
+"""Open connections of one listening socket; further ones wait in its backlog until one closes."""
+ACCEPT_RETRY_S = 0.1
+"""Pause of a listening socket after the machine had no descriptor or memory left for a connection."""
+OPEN_FILES = 65536
+"""Descriptors that the broker asks for: three for each of some thousands of sessions."""
+EXIT_POLL_S = 0.5
+"""How often a process is looked at where its end cannot be waited for (Linux before 5.3)."""
+LOCK_WAIT_S = 5.0
+"""How long a starting broker waits for one that is dying to let go of its locks."""
+REMAKE_RETRY_S, REMAKE_RETRY_MAX_S = 0.5, 30.0
+"""First and longest pause between attempts to make a lost runtime directory again; a change there ends a pause."""

@@ -5,8 +5,8 @@
     DRAINING  the broker stops; what comes is refused
     CLOSED    nothing comes any more
 
-Laws: a line that is no frame of the protocol before the handshake closes the link without an answer; afterwards with one. A refused
-frame leaves the state as it was. Refuses to know: sessions, what a frame means, sockets.
+Laws: a line that is no frame of the protocol before the handshake closes the link without an answer; afterwards with
+one. A refused frame leaves the state as it was. Refuses to know: sessions, what a frame means, sockets.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from enum import Enum
 
 from xsessiond.core.jsonrpc import INVALID_REQUEST, REFUSED, EndlessLine, LineSplitter, Oversize
 from xsessiond.core.limits import MAX_FRAME, MAX_SKIP
-from xsessiond.core.wire import AnyRequest, Answer, BadFrame, Hello, Status, Stop, decode_frame
+from xsessiond.core.wire import Answer, AnyRequest, BadFrame, Hello, Status, Stop, decode_frame
 
 
 class LinkState(Enum):
@@ -45,7 +45,8 @@ Frame = AnyRequest | Answer | BadFrame
 
 
 class Link:
-    """The protocol of one connection. `receive` is the only way in; the caller acts on each frame before it feeds more."""
+    """The protocol of one connection. `receive` is the only way in; the caller acts on each frame before it feeds
+    more."""
 
     __slots__ = ("_splitter", "state")
 
@@ -74,7 +75,9 @@ class Link:
         for line in lines:
             frame: Frame
             if type(line) is Oversize:
-                frame = BadFrame(None, REFUSED, f"The frame has {line.size} bytes; the limit is {MAX_FRAME}.", refusal="too_large")
+                frame = BadFrame(
+                    None, REFUSED, f"The frame has {line.size} bytes; the limit is {MAX_FRAME}.", refusal="too_large"
+                )
             else:
                 frame = decode_frame(line)  # type: ignore[arg-type]  # mypy does not narrow on `type() is`
             frames.append(frame)

@@ -176,32 +176,34 @@ def free_name(base: str, taken: Callable[[str], bool], entropy: bytes) -> str:
 
 
 def near_names(wanted: str, names: Iterable[str], limit: int) -> list[str]:
-    """Those of the names that somebody may have meant, best first, at most `limit`. Never a reason to choose one of
-    them.
+    """Those of the names that somebody may have meant, best first, at most `limit`. Never a reason to choose one of them.
 
-    Near is: the same to the eye; a few slips of the keyboard away (a beginning that all names share does not count);
-    or one of the two is the other's beginning at a `-`, `_` or `.`.
+    Near is: the same to the eye; or as few slips of the keyboard away as the nearest is (what all names begin with does not
+    count); or one of the two is the other's beginning at a `-`, `_` or `.`.
     """
     wanted = fold_name(wanted[: 2 * MAX_NAME])
     if not wanted:
         return []
     looks = skeleton(wanted)
     letters = set(wanted)
-    slips = 1 if len(wanted) < 5 else 2 if len(wanted) < 12 else 3
-    ranked = []
+    most = 1 if len(wanted) < 5 else 2 if len(wanted) < 12 else 3
+    ranked: list[tuple[int, int, str]] = []  # how alike, how far, the name
     for name in names:
         folded = fold_name(name)
+        longer = abs(len(folded) - len(wanted))
         if skeleton(folded) == looks:
-            ranked.append((0, name))
-            continue
-        if _begins(folded, wanted) or _begins(wanted, folded):
-            ranked.append((slips + 1 + abs(len(folded) - len(wanted)), name))
-        elif abs(len(folded) - len(wanted)) <= slips and len(letters.symmetric_difference(folded)) <= 2 * slips:
-            distance = _slips_between(wanted, folded, slips)
-            if distance <= slips:
-                ranked.append((distance, name))
+            ranked.append((0, 0, name))
+        elif _begins(folded, wanted) or _begins(wanted, folded):
+            ranked.append((2, longer, name))
+        elif longer <= most and len(letters.symmetric_difference(folded)) <= 2 * most:
+            slips = _slips_between(wanted, folded, most)
+            if slips < most:
+                ranked = [one for one in ranked if one[0] != 1]
+                most = slips
+            if slips == most:
+                ranked.append((1, slips, name))
     ranked.sort()
-    return [name for _, name in ranked[:limit]]
+    return [name for _, _, name in ranked[:limit]]
 
 
 def _fault(text: str) -> str | None:
@@ -271,6 +273,14 @@ def _begins(longer: str, shorter: str) -> bool:
 
 def _slips_between(one: str, other: str, most: int) -> int:
     """Insertions, deletions, changes and swaps of neighbours between two texts, counted no further than `most + 1`."""
+    start = 0
+    for char, target in zip(one, other, strict=False):
+        if char != target:
+            break
+        start += 1
+    one, other = one[start:], other[start:]
+    while one and other and one[-1] == other[-1]:
+        one, other = one[:-1], other[:-1]
     before: list[int] = []
     row = list(range(len(other) + 1))
     for i, char in enumerate(one, 1):

@@ -7,8 +7,13 @@ Refuses to know: SQL, how the rows are indexed, when they are written.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
+
+Kind = Literal["session", "human", "script"]
+Digest = bytes
+"""SHA-256."""
 
 
 class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,14 +45,15 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
 class MessageRow(msgspec.Struct, frozen=True, gc=False):
     """A message as stored, fields in the order of the table's columns. `seq` is the broker's own order of acceptance.
 
-    sender_kind: session | human | script; the sender_* columns say what was true when it was sent. sha256: of the body as UTF-8.
-    handed_at, delivered_at, replied_at, ended_at: when it first got there, or None. expires_at: of a message that still waits.
+    sender_kind: session | human | script; the sender_* columns say what was true when it was sent. sha256: of the body
+    as UTF-8. handed_at, delivered_at, replied_at, ended_at: when it first got there, or None. expires_at: of a message
+    that still waits.
     """
 
     seq: int
     id: str
     state: str
-    sender_kind: str
+    sender_kind: Kind
     sender_id: str | None
     sender_name: str
     sender_harness: str | None
@@ -56,7 +62,7 @@ class MessageRow(msgspec.Struct, frozen=True, gc=False):
     target_name: str
     body: str
     bytes: int
-    sha256: bytes
+    sha256: Digest
     summary: str | None
     reply_to: str | None
     thread: str
@@ -74,7 +80,8 @@ class MessageRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class EventRow(msgspec.Struct, frozen=True):
-    """A step in a message's life that the message's own columns do not tell: a hold, a decision, an expiry and its reason."""
+    """A step in a message's life that the message's own columns do not tell: a hold, a decision, an expiry and its
+    reason."""
 
     message_id: str
     at: int
@@ -96,8 +103,9 @@ class PutMessage(msgspec.Struct, frozen=True, gc=False):
 
 
 class MarkMessage(msgspec.Struct, frozen=True, gc=False):
-    """A message came to `state` at `at`. Sets state and that state's time column (handed, delivered, replied; every final state sets
-    ended_at). With `by` or `rule`, or for a state that has no column of its own, an EventRow is added too."""
+    """A message came to `state` at `at`. Sets state and that state's time column (handed, delivered, replied; every
+    final state sets ended_at). With `by` or `rule`, or for a state that has no column of its own, an EventRow is added
+    too."""
 
     seq: int
     message_id: str
@@ -144,8 +152,9 @@ Op = PutSession | PutMessage | MarkMessage | PutPin | DropPins | PutReceipt | Dr
 class Snapshot(msgspec.Struct, frozen=True):
     """All that is live, loaded once at the start.
 
-    sessions: those live, those that ended less than the keeping time ago, and those with waiting mail. messages: state queued, held or
-    handed, by seq. next_seq: one more than the highest seq ever used. pair_seqs: highest pair_seq per (sender, target) among the live.
+    sessions: those live, those that ended less than the keeping time ago, and those with waiting mail. messages: state
+    queued, held or handed, by seq. next_seq: one more than the highest seq ever used. pair_seqs: highest pair_seq per
+    (sender, target) among the live.
     """
 
     sessions: Sequence[SessionRow]

@@ -1,7 +1,7 @@
 """The two clocks of the core, as one argument.
 
-Laws: the core never asks for the time; each event comes with a `Now`. Deadlines of live things use `mono`, which a jump of the wall
-clock cannot touch; what is stored or shown uses `ms`.
+Laws: the core never asks for the time; each event comes with a `Now`. Deadlines of live things use `mono`, which a
+jump of the wall clock cannot touch; what is stored or shown uses `ms`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The requests of the wire as types, checked once, where bytes become values.
 
-Laws: a frame is decoded in one pass into the type of its method; what does not fit becomes a `BadFrame` that says why. Nothing behind
-this module sees a raw dict. Refuses to know: links, sessions, what a request leads to.
+Laws: a frame is decoded in one pass into the type of its method; what does not fit becomes a `BadFrame` that says why.
+Nothing behind this module sees a raw dict. Refuses to know: links, sessions, what a request leads to.
 """
 
 from __future__ import annotations
@@ -118,8 +118,8 @@ class UpdateParams(Struct, frozen=True):
     """What the harness reports about its session; absent stays as it was."""
 
     state: State | UnsetType = UNSET
-    perm_class: PermClass | None | UnsetType = msgspec.field(name="class", default=UNSET)
-    harness_session_id: str | None | UnsetType = UNSET
+    perm_class: PermClass | UnsetType | None = msgspec.field(name="class", default=UNSET)
+    harness_session_id: str | UnsetType | None = UNSET
     delivery: Delivery | UnsetType = UNSET
     harness: str | UnsetType = UNSET
 
@@ -265,12 +265,32 @@ class Stop(Request, frozen=True, tag="stop"):
 
 
 AnyRequest = (
-    Hello | Register | Attach | ListSessions | Whoami | Send | Check | Inbox | Take | Ack | Handed | Release | Rename | Update | End
-    | Log | Cancel | Status | Stop
+    Hello | Register | Attach | ListSessions | Whoami | Send | Check | Inbox | Take | Ack | Handed | Release | Rename
+    | Update | End | Log | Cancel | Status | Stop
 )  # fmt: skip
 
 METHODS = frozenset(
-    "hello register attach list whoami send check inbox take ack handed release rename update end log cancel status stop".split()
+    [
+        "hello",
+        "register",
+        "attach",
+        "list",
+        "whoami",
+        "send",
+        "check",
+        "inbox",
+        "take",
+        "ack",
+        "handed",
+        "release",
+        "rename",
+        "update",
+        "end",
+        "log",
+        "cancel",
+        "status",
+        "stop",
+    ]
 )
 
 
@@ -292,7 +312,7 @@ class BadFrame(Struct, frozen=True):
 
 class _Loose(Struct):
     jsonrpc: str = ""
-    id: int | str | None | UnsetType = UNSET
+    id: int | str | UnsetType | None = UNSET
     method: str | UnsetType = UNSET
     params: Raw | UnsetType = UNSET
     result: Raw | UnsetType = UNSET
@@ -332,7 +352,9 @@ def _explain(line: bytes, problem: str) -> Answer | BadFrame:
     if loose.method not in METHODS:
         return BadFrame(request_id, METHOD_NOT_FOUND, f"There is no method {loose.method[:80]!r}.")
     code = "not_text" if "$.params.message" in problem and "missing" not in problem else "usage"
-    return BadFrame(request_id, INVALID_PARAMS, f"The params of {loose.method} are not as they must be: {problem}.", refusal=code)
+    return BadFrame(
+        request_id, INVALID_PARAMS, f"The params of {loose.method} are not as they must be: {problem}.", refusal=code
+    )
 
 
 class _Result(Struct):

@@ -1,0 +1,193 @@
+"""Addresses: what a sender writes, and the one session that it means.
+
+    name · name [ref] · ref · id · a harness's own conversation id
+
+Laws: exact match first, never a guess; every verb resolves here; a refusal names the candidates. A name that a sender
+has used means the same session for the rest of its conversation (its pin). Refuses to know: whether the message is
+admitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from xsessiond.core.errors import Refusal
+from xsessiond.core.ids import is_session_id, ref_digits
+from xsessiond.core.limits import MAX_CANDIDATES, MIN_REF
+from xsessiond.core.names import fold_name, near_names
+from xsessiond.core.roster import Roster, Session
+from xsessiond.core.times import Now
+
+HEX = frozenset("0123456789abcdef")
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """session: the one that was meant, running. pin: the folded name to pin, or None. notice: what the sender should
+    know."""
+
+    session: Session
+    pin: str | None = None
+    notice: str | None = None
+
+
+class Resolver:
+    """Finds sessions. machine: this machine's name, for the candidates."""
+
+    __slots__ = ("_machine", "_roster")
+
+    def __init__(self, roster: Roster, machine: str) -> None:
+        self._roster, self._machine = roster, machine
+
+    def resolve(self, text: str, asker: Session | None, now: Now) -> Resolved:
+        """The running session that `text` means to `asker` (None: somebody without pins).
+
+        Raises Refusal: not_found, not_running (its detail is the id of the session that is meant), ambiguous,
+        name_moved.
+        """
+        text = text.strip()
+        name, ref = split_address(text)
+        if ref is not None:
+            return self._by_name_and_ref(name, ref, now)
+        if is_session_id(text):
+            session = self._roster.known.get(text)
+            if session is None:
+                raise self._not_found(text, now)
+            return self._running(session, now)
+        folded = fold_name(text)
+        holder = self._roster.named(text)
+        pinned = self._pinned(asker, folded)
+        if pinned is not None and pinned is not holder:
+            return self._moved(text, pinned, holder, now)
+        if holder is not None:
+            return Resolved(holder, pin=folded)
+        return self._by_other_means(text, folded, now)
+
+    def _pinned(self, asker: Session | None, folded: str) -> Session | None:
+        if asker is None:
+            return None
+        target = asker.pins.get(folded)
+        return self._roster.known.get(target) if target is not None else None
+
+    def _moved(self, text: str, pinned: Session, holder: Session | None, now: Now) -> Resolved:
+        """The sender's name for a session is not that session's name any more."""
+        if holder is None:
+            if pinned.running:
+                return Resolved(pinned, notice=f"{text} is now called {pinned.name} [{pinned.ref}].")
+            raise self._not_running(pinned, now)
+        raise Refusal(
+            "name_moved",
+            f'You wrote to "{text}" [{pinned.ref}] before; that name now belongs to another session, [{holder.ref}].',
+            f'Write to "{holder.name} [{holder.ref}]" if you mean the one that has the name now.',
+            candidates=[self.candidate(pinned, now), self.candidate(holder, now)],
+        )
+
+    def _by_name_and_ref(self, name: str, ref: str, now: Now) -> Resolved:
+        matches = self._with_digits(ref)
+        running = [session for session in matches if session.running]
+        if len(running) > 1:
+            raise self._ambiguous(f"{name} [{ref}]", "is the ref of several sessions", running, now)
+        if running:
+            session = running[0]
+            notice = (
+                None if session.folded == fold_name(name) else f"{name} is now called {session.name} [{session.ref}]."
+            )
+            return Resolved(session, pin=fold_name(name), notice=notice)
+        if len(matches) == 1:
+            raise self._not_running(matches[0], now)
+        raise self._not_found(f"{name} [{ref}]", now)
+
+    def _by_other_means(self, text: str, folded: str, now: Now) -> Resolved:
+        digits = text.lower()
+        if len(digits) >= MIN_REF and HEX.issuperset(digits):
+            matches = self._with_digits(digits)
+            running = [session for session in matches if session.running]
+            if len(running) > 1:
+                raise self._ambiguous(text, "is the beginning of several refs", running, now)
+            if running or matches:
+                return self._running((running or matches)[0], now)
+        same = [session for session in self._roster.known.values() if session.harness_session_id == text]
+        running = [session for session in same if session.running]
+        if len(running) > 1:
+            raise self._ambiguous(text, "is the conversation id of several sessions", running, now)
+        if running or same:
+            return self._running((running or same)[0], now)
+        gone = [session for session in self._roster.known.values() if session.folded == folded and not session.running]
+        if gone:
+            raise self._not_running(max(gone, key=lambda session: session.ended_at or 0), now)
+        begins = [session for session in self._roster.running() if folded and session.folded.startswith(folded)]
+        if begins:
+            raise self._ambiguous(text, "is only the beginning of a name", begins, now)
+        raise self._not_found(text, now)
+
+    def _with_digits(self, digits: str) -> list[Session]:
+        if len(digits) < MIN_REF:
+            return []
+        return [session for session in self._roster.known.values() if ref_digits(session.id).startswith(digits)]
+
+    def _running(self, session: Session, now: Now) -> Resolved:
+        if not session.running:
+            raise self._not_running(session, now)
+        return Resolved(session)
+
+    def candidate(self, session: Session, now: Now) -> dict[str, object]:
+        """One session as a refusal names it. age_s: since it started, or since it ended."""
+        since = session.started_at if session.ended_at is None else session.ended_at
+        return {
+            "name": session.name,
+            "ref": session.ref,
+            "id": session.id,
+            "cwd": session.cwd,
+            "state": session.shown_state,
+            "machine": self._machine,
+            "age_s": max(0, (now.ms - since) // 1000),
+        }
+
+    def _candidates(self, sessions: Iterable[Session], now: Now) -> list[dict[str, object]]:
+        return [self.candidate(session, now) for session in list(sessions)[:MAX_CANDIDATES]]
+
+    def _ambiguous(self, text: str, why: str, sessions: list[Session], now: Now) -> Refusal:
+        names = ", ".join(f"{session.name} [{session.ref}]" for session in sessions[:MAX_CANDIDATES])
+        return Refusal(
+            "ambiguous",
+            f'"{text}" {why}: {names}. Nothing was sent.',
+            "Use one of these names or refs in full.",
+            candidates=self._candidates(sessions, now),
+        )
+
+    def _not_running(self, session: Session, now: Now) -> Refusal:
+        return Refusal(
+            "not_running",
+            f"{session.name} [{session.ref}] is known but not running: its conversation ended. Nothing was sent.",
+            "List the sessions that run now, or send with when_offline = queue to keep it for that conversation.",
+            candidates=[self.candidate(session, now)],
+            detail=session.id,
+        )
+
+    def _not_found(self, text: str, now: Now) -> Refusal:
+        running = {session.name: session for session in self._roster.running()}
+        near = [running[name] for name in near_names(text, list(running), MAX_CANDIDATES)]
+        shown = near or list(running.values())
+        if not running:
+            text_of = f'No session is called "{text}": none is running.'
+        else:
+            which = "Close to it" if near else "Running"
+            names = ", ".join(f"{session.name} [{session.ref}]" for session in shown[:MAX_CANDIDATES])
+            text_of = f'No session is called "{text}". {which}: {names}.'
+        return Refusal(
+            "not_found",
+            text_of,
+            "Nothing was sent. List the sessions to see them all.",
+            candidates=self._candidates(shown, now),
+        )
+
+
+def split_address(text: str) -> tuple[str, str | None]:
+    """`name [ref]` as (name, ref); anything else as (text, None)."""
+    if text.endswith("]"):
+        name, bracket, ref = text[:-1].rpartition("[")
+        ref = ref.strip().lower()
+        if bracket and name.strip() and ref and HEX.issuperset(ref):
+            return name.strip(), ref
+    return text, None

@@ -1,0 +1,43 @@
+"""Who speaks: found from what the kernel says of the peer, never from what it writes.
+
+Laws: a link that attached with a session's token is that session; a process at or below a session's harness is that
+session; a process below several sessions (one harness process that runs them all) is none of them for certain; what is
+outside every session is the human when it has a terminal, else a script. Refuses to know: what the caller may do.
+"""
+
+from __future__ import annotations
+
+from xsessiond.core.effects import Peer, ProcessId
+from xsessiond.core.roster import Session
+from xsessiond.core.state import Caller, Core, Wire
+
+
+def find_caller(core: Core, wire: Wire) -> Caller:
+    """Who is at the other end of this link now."""
+    if wire.session is not None:
+        return Caller("session", wire.session)
+    for process in wire.peer.ancestors:
+        sessions = core.roster.at_process(process)
+        if len(sessions) == 1:
+            return Caller("session", next(iter(sessions)))
+        if sessions:
+            return Caller("script", core.script, among=tuple(sorted(sessions, key=lambda session: session.started_at)))
+    if wire.peer.terminal:
+        return Caller("human", core.human)
+    return Caller("script", core.script)
+
+
+def find_ancestor(peer: Peer, pid: int | None) -> ProcessId | None:
+    """The process with this pid, if the peer is it or descends from it."""
+    for process in peer.ancestors:
+        if process.pid == pid:
+            return process
+    return None
+
+
+def may_use_token(session: Session, peer: Peer) -> bool:
+    """Whether the token may be used from there: from the session's harness or below it; where that process is not
+    known, from the process that used it first or below that."""
+    if session.process is not None:
+        return session.process in peer.ancestors
+    return session.bound is None or session.bound in peer.ancestors

@@ -1,0 +1,124 @@
+"""The life of a message as a table, and the box of one receiver: what waits, what is leased.
+
+    queued --hand--> handed --ack--> delivered --reply--> replied
+
+Laws: a state changes only by `advance`, by the table; a lease is not a state: a leased message is still `queued`
+(nobody is known to have it) and comes back in its old place when the lease ends. Order of acceptance is the order of
+delivery. Refuses to know: links beyond their number, who may send, what is said to whom.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from msgspec import Raw
+
+from xsessiond.core.records import MessageRow
+
+FINAL = frozenset({"denied", "expired", "refused", "discarded"})
+"""States that nothing follows and in which the text never reached its receiver."""
+WAITING = frozenset({"held", "queued", "handed"})
+"""States in which a message still has its way to go. Exactly these are kept in memory."""
+
+TRANSITIONS = {
+    ("held", "release"): "queued",
+    ("held", "deny"): "denied",
+    ("held", "expire"): "expired",
+    ("held", "refuse"): "refused",
+    ("held", "discard"): "discarded",
+    ("queued", "hand"): "handed",
+    ("queued", "ack"): "delivered",
+    ("queued", "expire"): "expired",
+    ("queued", "refuse"): "refused",
+    ("queued", "discard"): "discarded",
+    ("handed", "hand"): "handed",
+    ("handed", "ack"): "delivered",
+    ("handed", "return"): "queued",
+    ("handed", "expire"): "expired",
+    ("handed", "discard"): "discarded",
+    ("delivered", "reply"): "replied",
+    ("replied", "reply"): "replied",
+}
+"""state, event → state. A missing pair cannot happen; asking for it is our own bug."""
+
+
+class Message:
+    """A message on its way. row: as it was stored; what changes since stands here. origin: its `from`, encoded. lease:
+    the link that has it, or None."""
+
+    __slots__ = ("handed_at", "id", "lease", "origin", "row", "seq", "size", "state", "target")
+
+    def __init__(self, row: MessageRow, origin: Raw) -> None:
+        self.row, self.origin = row, origin
+        self.id, self.seq, self.size, self.target = row.id, row.seq, row.bytes, row.target_id
+        self.state = "queued" if row.state == "handed" else row.state  # whoever had it was another broker's client
+        self.lease: int | None = None
+        self.handed_at: int | None = None
+
+    def advance(self, event: str) -> str:
+        """Moves by the table and returns the new state. Raises KeyError naming state and event."""
+        self.state = TRANSITIONS[self.state, event]
+        return self.state
+
+
+class Box:
+    """What one receiver has not taken. `waiting` is in order; `leased` by id, in the order of leasing."""
+
+    __slots__ = ("leased", "size", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: deque[Message] = deque()
+        self.leased: dict[str, Message] = {}
+        self.size = 0
+
+    def __len__(self) -> int:
+        """Messages that count against the queue's limit: waiting and leased."""
+        return len(self.waiting) + len(self.leased)
+
+    def __iter__(self) -> Iterator[Message]:
+        """All of them, in order of acceptance."""
+        return iter(sorted([*self.leased.values(), *self.waiting], key=_by_seq))
+
+    def put(self, message: Message) -> None:
+        """A new one, at the end."""
+        self.waiting.append(message)
+        self.size += message.size
+
+    def lease(self, link: int, most: int) -> list[Message]:
+        """Takes up to `most` for a link, oldest first."""
+        waiting, leased = self.waiting, self.leased
+        taken: list[Message] = []
+        while waiting and len(taken) < most:
+            message = waiting.popleft()
+            message.lease = link
+            leased[message.id] = message
+            taken.append(message)
+        return taken
+
+    def remove(self, message: Message) -> None:
+        """It is out of the box for good, wherever it was."""
+        if self.leased.pop(message.id, None) is None:
+            self.waiting.remove(message)
+        message.lease = None
+        self.size -= message.size
+
+    def restore(self, messages: Iterable[Message]) -> list[Message]:
+        """Leases end without an acknowledgement: these wait again, in their old place. Returns those that were
+        leased."""
+        back = []
+        for message in messages:
+            if self.leased.pop(message.id, None) is not None:
+                message.lease = None
+                back.append(message)
+        if back:
+            self.waiting = deque(sorted([*back, *self.waiting], key=_by_seq))
+        return back
+
+    def leased_by(self, link: int) -> list[Message]:
+        """What this link has."""
+        return [message for message in self.leased.values() if message.lease == link]
+
+
+def _by_seq(message: Message) -> int:
+    return message.seq

@@ -1,0 +1,222 @@
+"""What a client may ask without changing anything: the roster, itself, its messages, the log, the broker's health.
+
+Laws: an answer tells the truth of the moment it leaves; what a caller may not see is unknown to it. Refuses to know:
+how anything comes about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xsessiond.core import limits
+from xsessiond.core.callers import find_caller
+from xsessiond.core.effects import FindMessage, FindSent, ReadLog, SendFrame
+from xsessiond.core.errors import Refusal
+from xsessiond.core.ids import is_message_id
+from xsessiond.core.introductions import Introductions
+from xsessiond.core.mailbox import Message
+from xsessiond.core.records import EventRow, MessageRow
+from xsessiond.core.roster import Session
+from xsessiond.core.shapes import SessionShape, shape_entry, shape_history, shape_session, shape_step
+from xsessiond.core.state import Caller, Core, Wire
+from xsessiond.core.times import Now, format_time, parse_time
+from xsessiond.core.wire import Check, Inbox, ListSessions, Log, RequestId, Status, Whoami, encode_result
+
+LOG_MOST = 10_000
+WONDER_MOST = 256
+"""Sessions that one listing asks whether they still answer."""
+
+
+class Questions:
+    """The part of the broker that answers and changes nothing."""
+
+    __slots__ = ("_core", "_introductions")
+
+    def __init__(self, core: Core, introductions: Introductions) -> None:
+        self._core, self._introductions = core, introductions
+
+    def _shape(self, session: Session) -> SessionShape:
+        return shape_session(session, self._core.identity.machine)
+
+    def list_sessions(self, wire: Wire, request: ListSessions, now: Now) -> None:
+        """The roster; with `all` also the conversations that ended and may be resumed."""
+        caller = find_caller(self._core, wire)
+        sessions = [self._shape(session) for session in self._core.roster.running()]
+        if request.params.all:
+            ended = [
+                session
+                for session in self._core.roster.ended()
+                if session.harness_session_id is not None or len(session.box)
+            ]
+            sessions += [self._shape(session) for session in ended]
+        own = self._shape(caller.session) if caller.is_session else None
+        self._core.answer(wire, request.id, {"self": own, "sessions": sessions, "incomplete": []})
+        asked = 0
+        for session in self._core.roster.running():
+            if asked >= WONDER_MOST:
+                break
+            if now.mono - session.seen >= limits.PING_AFTER_S:
+                self._introductions.wonder(session, now)
+                asked += 1
+
+    def whoami(self, wire: Wire, request: Whoami, now: Now) -> None:
+        """Who the broker takes the caller for, and the rule for its mail."""
+        caller = find_caller(self._core, wire)
+        own = caller.session if caller.is_session else None
+        self._core.answer(
+            wire,
+            request.id,
+            {
+                "kind": caller.kind,
+                "session": None if own is None else self._shape(own),
+                "name": caller.session.name,
+                "among": [self._shape(session) for session in caller.among],
+                "address": None if own is None else f"{own.name} [{own.ref}]",
+                "policy": "accept",
+            },
+        )
+
+    def inbox(self, wire: Wire, request: Inbox, now: Now) -> None:
+        """What waits for the caller: looked at, not taken."""
+        caller = find_caller(self._core, wire)
+        box_of = caller.session
+        waiting = [
+            {
+                "id": message.id,
+                "from": message.row.sender_id,
+                "from_name": message.row.sender_name,
+                "sent_at": format_time(message.row.sent_at),
+                "age_s": max(0, (now.ms - message.row.sent_at) // 1000),
+                "bytes": message.size,
+                "state": message.state,
+                "summary": message.row.summary,
+                "reply_to": message.row.reply_to,
+            }
+            for message in box_of.box
+        ]
+        own = self._shape(box_of) if caller.is_session else None
+        self._core.answer(wire, request.id, {"messages": waiting, "session": own})
+
+    # -- messages ------------------------------------------------------------------------------
+
+    def check(self, wire: Wire, request: Check, now: Now) -> None:
+        """State and history of one message, or the caller's last sends. From the store: it remembers what the memory
+        need not."""
+        caller = find_caller(self._core, wire)
+        link, request_id, message_id = wire.link, request.id, request.params.message_id
+        if message_id is None:
+
+            def list_them(found: object, now: Now) -> None:
+                assert isinstance(found, Sequence)
+                rows = [self._brief(row) for row in found]
+                if (back := self._core.wires.get(link)) is not None:
+                    self._core.answer(back, request_id, {"messages": rows})
+
+            self._core.ask(FindSent(caller.session.id, limits.RECENT_SENDS), list_them)
+            return
+        if not is_message_id(message_id):
+            raise _unknown(message_id)
+
+        def tell(found: object, now: Now) -> None:
+            if (back := self._core.wires.get(link)) is not None:
+                self._tell(back, request_id, caller, message_id, found)
+
+        self._core.ask(FindMessage(message_id), tell)
+
+    def _tell(self, wire: Wire, request_id: RequestId, caller: Caller, message_id: str, found: object) -> None:
+        if not isinstance(found, tuple):
+            self._core.refuse(wire, request_id, _unknown(message_id))
+            return
+        row: MessageRow = found[0]
+        events: Sequence[EventRow] = found[1]
+        if caller.is_session and row.sender_id != caller.session.id:
+            self._core.refuse(wire, request_id, _unknown(message_id))
+            return
+        self._core.answer(wire, request_id, {**self._brief(row), "history": self._history(row, events)})
+
+    def _brief(self, row: MessageRow) -> dict[str, object]:
+        target = self._core.owner_of(row.target_id)
+        live = self._core.messages.get(row.id)
+        return {
+            "id": row.id,
+            "state": live.state if live is not None else row.state,
+            "target_state": target.shown_state if target is not None else "offline",
+            "to": {
+                "id": row.target_id,
+                "ref": target.ref if target is not None else None,
+                "name": target.name if target is not None else row.target_name,
+            },
+            "sent_at": format_time(row.sent_at),
+            "bytes": row.bytes,
+            "sha256": row.sha256.hex(),
+            "summary": row.summary,
+            "reply_to": row.reply_to,
+        }
+
+    def _history(self, row: MessageRow, events: Sequence[EventRow]) -> list[dict[str, object]]:
+        history = shape_history(row, events)
+        live: Message | None = self._core.messages.get(row.id)
+        if live is not None and live.state == "handed" and row.state != "handed" and live.handed_at is not None:
+            history.append(shape_step("handed", live.handed_at))
+        return history
+
+    def read_log(self, wire: Wire, request: Log, now: Now) -> None:
+        """Past messages, oldest first. A session sees its own only."""
+        caller = find_caller(self._core, wire)
+        params = request.params
+        if params.follow and caller.is_session:
+            raise Refusal(
+                "not_permitted",
+                "Only a human may follow the log.",
+                "Read it without follow: you see your own messages.",
+            )
+        try:
+            since = None if params.since is None else parse_time(params.since)
+        except ValueError:
+            raise Refusal("usage", f"{params.since!r} is no time.", "Write it as 2026-01-31T12:00:00Z.") from None
+        link, request_id = wire.link, request.id
+
+        def then(found: object, now: Now) -> None:
+            assert isinstance(found, Sequence)
+            own = caller.session.id if caller.is_session else None
+            rows = [row for row in found if own is None or own in (row.sender_id, row.target_id)]
+            entries = [shape_entry(row, with_text=True) for row in rows]
+            back = self._core.wires.get(link)
+            if back is None:
+                return
+            answer = {"entries": entries}
+            while entries and len(encode_result(None, answer)) >= limits.MAX_FRAME - 1024:
+                del entries[: max(1, len(entries) // 4)]  # the newest are kept; `since` reads on
+            self._core.answer(back, request_id, answer)
+            if params.follow and not back.following:
+                back.following = True
+                self._core.followers += 1
+
+        self._core.ask(ReadLog(max(1, min(params.limit, LOG_MOST)), since, params.thread), then)
+
+    # -- the broker ------------------------------------------------------------------------------
+
+    def status(self, wire: Wire, request: Status, now: Now) -> None:
+        """Frozen. Leaves at once, also when the disk hangs."""
+        core = self._core
+        answer = {
+            "broker": {
+                "pid": core.identity.pid,
+                "version": core.identity.version,
+                "protocol": limits.PROTOCOL,
+                "instance": core.identity.instance,
+                "uptime_s": round(now.mono - core.started_mono, 3),
+            },
+            "sessions": len(core.roster),
+            "queued": len(core.messages),
+            "held": 0,
+            "store": {"ok": core.store_ok, "detail": core.store_detail},
+            "config": {"ok": core.settings.config_ok, "problems": list(core.settings.config_problems)},
+            "warnings": core.warnings,
+        }
+        if isinstance(request.id, int | str):
+            core.out.append(SendFrame(wire.link, encode_result(request.id, answer), urgent=True))
+
+
+def _unknown(message_id: str) -> Refusal:
+    return Refusal("not_found", f"You sent no message {message_id[:80]}.", "Check without an id to see what you sent.")

@@ -1,0 +1,187 @@
+"""The objects that clients see: one function for each, used by every answer.
+
+Laws: what is shown is made here and nowhere else; times are text, absent is null. Refuses to know: who asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Raw, Struct
+
+from xsessiond.core.mailbox import Message
+from xsessiond.core.records import EventRow, MessageRow
+from xsessiond.core.roster import Session
+from xsessiond.core.times import format_time, format_time_or_none
+
+
+class SessionShape(Struct):
+    """`session` of the contract."""
+
+    id: str
+    ref: str
+    name: str
+    label: str | None
+    harness: str
+    harness_session_id: str | None
+    pid: int | None
+    cwd: str
+    state: str
+    perm_class: str = msgspec.field(name="class")
+    delivery: str = msgspec.field()
+    can_reply: bool = msgspec.field()
+    machine: str = msgspec.field()
+    started_at: str = msgspec.field()
+    last_seen_at: str = msgspec.field()
+    queued: int = msgspec.field()
+    held: int = msgspec.field()
+
+
+def shape_session(session: Session, machine: str) -> SessionShape:
+    """One row of the roster."""
+    return SessionShape(
+        id=session.id,
+        ref=session.ref,
+        name=session.name,
+        label=session.label,
+        harness=session.harness,
+        harness_session_id=session.harness_session_id,
+        pid=session.process.pid if session.process else None,
+        cwd=session.cwd,
+        state=session.shown_state,
+        perm_class=session.perm_class,
+        delivery=session.delivery if session.running else "none",
+        can_reply=session.can_reply,
+        machine=machine,
+        started_at=format_time(session.started_at),
+        last_seen_at=format_time(session.last_seen_at),
+        queued=len(session.box),
+        held=0,
+    )
+
+
+class SendShape(Struct):
+    """`send` of the contract."""
+
+    id: str
+    state: str
+    to: Raw | dict[str, object]
+    rule: str
+    expires_at: str | None
+    bytes: int
+    sha256: str
+    reply: dict[str, object] | None = None
+    notice: str | None = None
+
+
+class DeliveryShape(Struct):
+    """`message` of docs/protocol.md: what a receiver gets."""
+
+    id: str
+    origin: Raw = msgspec.field(name="from")
+    text: str = msgspec.field()
+    bytes: int = msgspec.field()
+    sha256: str = msgspec.field()
+    sent_at: str = msgspec.field()
+    age_s: int = msgspec.field()
+    hop: int = msgspec.field()
+    seq: int = msgspec.field()
+    reply_to: str | None = msgspec.field()
+    summary: str | None = msgspec.field()
+    mode: str = msgspec.field()
+    can_reply: bool = msgspec.field()
+    full_note: bool = msgspec.field()
+    held: dict[str, object] | None = None
+
+
+class PushShape(Struct):
+    """Params of a push."""
+
+    n: int
+    message: DeliveryShape
+
+
+def shape_delivery(message: Message, receiver: Session, now_ms: int) -> DeliveryShape:
+    """A message as its receiver gets it."""
+    row = message.row
+    age = (now_ms - row.sent_at) // 1000
+    return DeliveryShape(
+        row.id,
+        message.origin,
+        row.body,
+        row.bytes,
+        row.sha256.hex(),
+        format_time(row.sent_at),
+        age if age > 0 else 0,
+        row.hop,
+        row.pair_seq,
+        row.reply_to,
+        row.summary,
+        row.mode,
+        receiver.can_reply,
+        not receiver.noted,
+    )
+
+
+def shape_origin(row: MessageRow, ref: str | None) -> Raw:
+    """`from` of a message that comes from the store."""
+    own = row.sender_kind == "session"
+    return Raw(
+        msgspec.json.encode(
+            {
+                "kind": row.sender_kind,
+                "id": row.sender_id if own else None,
+                "ref": ref if own else None,
+                "name": row.sender_name,
+                "harness": row.sender_harness if own else None,
+                "cwd": row.sender_cwd if own else None,
+            }
+        )
+    )
+
+
+def shape_step(state: str, at: int, rule: str | None = None, by: str | None = None) -> dict[str, object]:
+    """One line of a history."""
+    return {"state": state, "at": format_time(at), "rule": rule, "by": by}
+
+
+def shape_history(row: MessageRow, events: Sequence[EventRow]) -> list[dict[str, object]]:
+    """A message's life, oldest first: its columns, and its events where they say more."""
+    told = {(event.state, event.at) for event in events}
+    steps = [(event.at, shape_step(event.state, event.at, event.rule, event.by)) for event in events]
+    columns = [
+        ("queued", row.sent_at, row.rule),
+        ("handed", row.handed_at, None),
+        ("delivered", row.delivered_at, None),
+        ("replied", row.replied_at, None),
+        (row.state, row.ended_at, None),
+    ]
+    began_held = any(event.state == "held" for event in events)
+    for state, at, rule in columns:
+        if at is None or (state, at) in told or (state == "queued" and began_held):
+            continue
+        steps.append((at, shape_step(state, at, rule)))
+    steps.sort(key=lambda step: step[0])
+    return [step for _, step in steps]
+
+
+def shape_entry(row: MessageRow, *, with_text: bool) -> dict[str, object]:
+    """One line of the log."""
+    return {
+        "id": row.id,
+        "state": row.state,
+        "from": {"kind": row.sender_kind, "id": row.sender_id, "name": row.sender_name},
+        "to": {"id": row.target_id, "name": row.target_name},
+        "sent_at": format_time(row.sent_at),
+        "delivered_at": format_time_or_none(row.delivered_at),
+        "replied_at": format_time_or_none(row.replied_at),
+        "ended_at": format_time_or_none(row.ended_at),
+        "bytes": row.bytes,
+        "summary": row.summary,
+        "reply_to": row.reply_to,
+        "thread": row.thread,
+        "hop": row.hop,
+        "rule": row.rule,
+        "text": row.body if with_text else None,
+    }

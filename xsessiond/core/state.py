@@ -1,0 +1,184 @@
+"""What the broker knows, in one place that its parts share, and how they ask the shell for effects.
+
+Laws: there is one `Core`; its parts (introductions, sending, delivery, questions) keep nothing of their own between
+events. Randomness comes through `entropy` only. Refuses to know: what a request means.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from xsessiond.core.address import Resolver
+from xsessiond.core.agenda import Agenda
+from xsessiond.core.effects import (
+    CloseLink,
+    Effect,
+    LookUp,
+    Peer,
+    Persist,
+    Question,
+    SendFrame,
+    WriteLog,
+)
+from xsessiond.core.errors import Refusal
+from xsessiond.core.ids import SessionId
+from xsessiond.core.jsonrpc import REFUSED
+from xsessiond.core.link import Link
+from xsessiond.core.mailbox import Message
+from xsessiond.core.pacing import PaceSettings
+from xsessiond.core.records import Op, PutSession
+from xsessiond.core.roster import Roster, Session
+from xsessiond.core.shapes import SendShape
+from xsessiond.core.times import Now
+from xsessiond.core.wire import RequestId, encode_error, encode_result
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Who this broker is. instance: random, new at each start. session_dir: where the private sockets lie. user: the
+    account's name."""
+
+    version: str
+    instance: str
+    pid: int
+    machine: str
+    user: str
+    session_dir: str
+
+
+class CoreSettings(msgspec.Struct, frozen=True):
+    """What the core needs of the configuration. config_ok, config_problems: for `status`."""
+
+    pacing: PaceSettings = PaceSettings()
+    keep_ms: int = 7 * 24 * 3600 * 1000
+    config_ok: bool = True
+    config_problems: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class Wire:
+    """One connection as the broker sees it.
+
+    door: id of the session whose private socket it came through, None on the rendezvous. session: whose link it is
+    since `attach`.
+    pushed: number of the last push. outstanding: pushes not acknowledged, oldest first. receipts: how many it was
+    shown and has not gone on from.
+
+    """
+
+    link: int
+    door: str | None
+    peer: Peer
+    protocol: Link
+    session: Session | None = None
+    push: bool = False
+    pushed: int = 0
+    outstanding: deque[tuple[int, Message]] = field(default_factory=deque)
+    receipts: int = 0
+    following: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who speaks. kind: session, human or script. session: the session that speaks, or the human's own box. among:
+    sessions it may be, where its process belongs to several."""
+
+    kind: str
+    session: Session
+    among: tuple[Session, ...] = ()
+
+    @property
+    def is_session(self) -> bool:
+        """Whether an agent's session speaks."""
+        return self.kind == "session"
+
+
+@dataclass(slots=True)
+class Wait:
+    """A sender that waits for the reply to its message."""
+
+    link: int
+    request_id: RequestId
+    sender: Session
+    shape: SendShape
+
+
+class Core:
+    """The broker's knowledge. `out` gathers the effects of the event being handled."""
+
+    def __init__(self, identity: Identity, settings: CoreSettings, entropy: Callable[[int], bytes]) -> None:
+        self.identity, self.settings, self.entropy = identity, settings, entropy
+        self.roster = Roster(entropy)
+        self.resolver = Resolver(self.roster, identity.machine)
+        self.agenda = Agenda()
+        self.wires: dict[int, Wire] = {}
+        self.messages: dict[str, Message] = {}
+        self.waits: dict[str, Wait] = {}
+        self.human = Session(SessionId("human"), "", identity.user, kind="human")
+        self.script = Session(SessionId("script"), "", "script", kind="script")
+        self.receipts: dict[str, list[dict[str, object]]] = {}
+        self.next_seq = 1
+        self.boot_id = ""
+        self.started_mono = 0.0
+        self.store_ok, self.store_detail = True, "not checked yet"
+        self.warnings: list[str] = []
+        self.stopping = False
+        self.followers = 0
+        self.pruned_at = 0
+        self.out: list[Effect] = []
+        self._tickets = 0
+        self._asked: dict[int, Callable[[object, Now], None]] = {}
+
+    def persist(self, op: Op) -> None:
+        """Store this before what follows is sent."""
+        self.out.append(Persist(op))
+
+    def save(self, session: Session) -> None:
+        """Store the session as it is now."""
+        self.persist(PutSession(session.to_row(self.boot_id, self.identity.machine)))
+
+    def answer(self, wire: Wire, request_id: RequestId, value: object) -> None:
+        """Answers a request; a notification gets none."""
+        if request_id is not msgspec.UNSET:
+            self.out.append(SendFrame(wire.link, encode_result(request_id, value)))
+
+    def refuse(self, wire: Wire, request_id: RequestId, refusal: Refusal) -> None:
+        """Answers a request with a refusal; a notification gets none."""
+        if request_id is not msgspec.UNSET:
+            frame = encode_error(request_id, REFUSED, refusal.text, refusal.to_json())
+            self.out.append(SendFrame(wire.link, frame))
+
+    def send(self, link: int, frame: bytes) -> None:
+        """One frame to a peer, whoever it is."""
+        self.out.append(SendFrame(link, frame))
+
+    def close(self, link: int, why: str | None = None) -> None:
+        """Ends a connection after what was sent."""
+        self.out.append(CloseLink(link, why))
+
+    def log(self, level: str, what: str, **facts: object) -> None:
+        """A line for the operator."""
+        self.out.append(WriteLog(level, what, facts))
+
+    def warn(self, text: str) -> None:
+        """Something a person should see in `status`; the last 20 are kept."""
+        self.warnings = [*self.warnings[-19:], text]
+
+    def ask(self, question: Question, then: Callable[[object, Now], None]) -> None:
+        """Asks the store; `then` is called with what it found, as part of a later event."""
+        self._tickets += 1
+        self._asked[self._tickets] = then
+        self.out.append(LookUp(self._tickets, question))
+
+    def told(self, ticket: int, found: object, now: Now) -> None:
+        """The store's answer to a question."""
+        self._asked.pop(ticket)(found, now)
+
+    def owner_of(self, session_id: str) -> Session | None:
+        """The session, or the human's box, that this id belongs to."""
+        if session_id == self.human.id:
+            return self.human
+        return self.roster.known.get(session_id)
