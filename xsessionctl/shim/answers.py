@@ -1,0 +1,159 @@
+"""What a model is told: the broker's answers as MCP results, in text and as structured content.
+
+Laws: text and structured content each say all that matters, because most harnesses show their model only one of them.
+Of a message that was sent, the answer repeats nothing. What others wrote (names, folders, labels) is shown inert.
+Refuses to know: how an answer came.
+"""
+
+from __future__ import annotations
+
+from xsessiond.core.inert import inert
+from xsessiond.core.limits import SHIM_SENT_TEXT_BYTES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from xsessionctl.shim.mail import Batch
+
+_STATES = {
+    "held": "Held: a person must let it through first, and you are told. Do not send it again.",
+    "queued": "Queued: it is read when that session next can. Do not send it again.",
+    "handed": "Handed over, not seen yet. Do not send it again.",
+    "delivered": "Delivered. Do not send it again.",
+    "replied": "Answered.",
+}
+_OVERDUE = "No reply yet; it will come to you by itself. Do not send it again."
+_RECENT = 20
+"""Lines of a text that lists many messages."""
+
+
+def tell_refusal(error: Mapping[str, object]) -> tuple[str, dict[str, object]]:
+    """An `error` object as text and structured content."""
+    parts = [str(error.get("text") or "That was refused.")]
+    hint = error.get("hint")
+    if isinstance(hint, str) and hint:
+        parts.append(hint)
+    candidates = error.get("candidates")
+    names = [_address(item) for item in candidates if isinstance(item, dict)] if isinstance(candidates, list) else []
+    if names:
+        parts.append("Candidates: " + "; ".join(names) + ".")
+    return " ".join(parts), {"error": dict(error)}
+
+
+def tell_list(result: Mapping[str, object]) -> tuple[str, dict[str, object]]:
+    """`list_agents`."""
+    own = result.get("self")
+    own_id = own.get("id") if isinstance(own, dict) else None
+    lines = [f"Others call you {_call(own)}." if isinstance(own, dict) else "You are not listed."]
+    sessions = _objects(result.get("sessions"))
+    others = [session for session in sessions if session.get("id") != own_id]
+    if not others:
+        lines.append("No other session is there.")
+    for session in others:
+        facts = [str(session.get(key)) for key in ("harness", "state", "delivery") if session.get(key)]
+        if session.get("can_reply") is False:
+            facts.append("cannot reply")
+        lines.append(f"- {_call(session)} {' '.join(facts)} {_show(session.get('cwd'))}".rstrip())
+    for source in _objects(result.get("incomplete")):
+        lines.append(
+            f"Not everything could be looked at: {_show(source.get('source'))}: {_show(source.get('reason'))}."
+        )
+    # The caller's own row is marked, as in every listing.
+    marked = [{**session, "is_self": True} if session.get("id") == own_id else session for session in sessions]
+    return "\n".join(lines), {**result, "sessions": marked}
+
+
+def tell_sent(
+    result: Mapping[str, object], reply: Mapping[str, object] | None, *, waited: bool
+) -> tuple[str, dict[str, object]]:
+    """`send_message`: at most SHIM_SENT_TEXT_BYTES, nothing of the body. reply: see `show_message`."""
+    state = str(result.get("state"))
+    message_id = str(result.get("id"))
+    text = _STATES.get(state, f"{state.capitalize()}. Do not send it again.")
+    if reply is not None:
+        text = "Answered; the reply follows."
+    elif waited and state not in ("held", "replied"):
+        text = f"{state.capitalize()}. {_OVERDUE}"
+    to = result.get("to")
+    whole = f"{message_id} to {_call(to)}: {text}" if isinstance(to, dict) else f"{message_id}: {text}"
+    if len(whole.encode("utf-8", "replace")) > SHIM_SENT_TEXT_BYTES:
+        ref = to.get("ref") if isinstance(to, dict) else None
+        whole = f"{message_id} to [{ref}]: {text}"
+    shown = {key: reply[key] for key in ("id", "text", "from_name", "envelope")} if reply is not None else None
+    return whole, {**result, "reply": shown, "text": whole}
+
+
+def tell_checked(result: Mapping[str, object]) -> tuple[str, dict[str, object]]:
+    """`check_delivery`, of one message or of all."""
+    messages = result.get("messages")
+    if isinstance(messages, list):
+        lines = [_line(message) for message in _objects(messages)]
+        if not lines:
+            return "You have sent nothing yet.", dict(result)
+        if len(lines) > _RECENT:
+            lines = [f"{len(lines)} messages; these {_RECENT} and {len(lines) - _RECENT} more:", *lines[:_RECENT]]
+        return "\n".join(lines), dict(result)
+    steps = [f"{step.get('state')} {_clock(step.get('at'))}" for step in _objects(result.get("history"))]
+    text = _line(result)
+    if steps:
+        text += " " + ", ".join(steps) + "."
+    target = result.get("target_state")
+    if isinstance(target, str):
+        text += f" The session is {target}."
+    return text, dict(result)
+
+
+def tell_read(batch: Batch) -> tuple[str, dict[str, object]]:
+    """`read_messages`. The envelopes follow as texts of their own."""
+    count = len(batch.show)
+    text = "No messages are waiting." if not count else f"{count} message{'s' if count > 1 else ''}:"
+    if batch.left:
+        text += f" {batch.left} more wait; call read_messages again."
+    return text, {"messages": batch.show, "left": batch.left}
+
+
+def tell_renamed(result: Mapping[str, object]) -> tuple[str, dict[str, object]]:
+    """`rename_session`."""
+    own = result.get("self")
+    return f"Others call you {_call(own)} now." if isinstance(own, dict) else "Renamed.", dict(result)
+
+
+def as_result(
+    text: str, structured: Mapping[str, object], more: list[str], *, is_error: bool, revision: str
+) -> dict[str, object]:
+    """A tool result in the form of a revision; `more` are texts after the first."""
+    result: dict[str, object] = {
+        "content": [{"type": "text", "text": part} for part in (text, *more)],
+        "isError": is_error,
+    }
+    if revision >= "2025-06-18":
+        result["structuredContent"] = structured
+    return result
+
+
+def _line(message: Mapping[str, object]) -> str:
+    to = message.get("to")
+    return f"{message.get('id')} to {_call(to) if isinstance(to, dict) else '?'}: {message.get('state')}."
+
+
+def _call(session: Mapping[str, object]) -> str:
+    return f"{_show(session.get('name'))} [{session.get('ref')}]"
+
+
+def _address(candidate: Mapping[str, object]) -> str:
+    parts = [_call(candidate)]
+    parts += [_show(candidate.get(key)) for key in ("harness", "state", "cwd") if candidate.get(key)]
+    return " ".join(parts)
+
+
+def _clock(value: object) -> str:
+    return value[11:19] if isinstance(value, str) else "?"
+
+
+def _show(value: object) -> str:
+    return inert(value, multiline=False) if isinstance(value, str) else ""
+
+
+def _objects(value: object) -> list[dict[str, object]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

@@ -1,0 +1,338 @@
+"""The session's link to the broker as long as the shim lives: found, introduced, attached, found again when it breaks.
+
+    RESTING ──want()──▶ TRYING ──connected──▶ INTRODUCING ──registered──▶ ATTACHING ──attached──▶ UP
+       ▲                  ▲ │ refused, lost: after a pause that doubles        │                     │
+       └── ended, replaced┘ └──────────────────────────────────────────────────┴──── lost ◀──────────┘
+
+Laws: a session that was registered comes back as itself (its token is in memory only, and goes nowhere but to the
+broker); one that the broker ended comes back as a new one when it is needed, not before. A broker that is missing is
+started when somebody needs it, not because it went away: else nobody could stop it. Nothing here waits. Refuses to
+know: tools, MCP.
+"""
+
+from __future__ import annotations
+
+from time import monotonic
+
+from xsessionctl.shim.peer import Foreign, Peer
+from xsessiond import __version__
+from xsessiond.core import limits
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from xsessionctl.shim.identity import Identity
+    from xsessionctl.shim.peer import Done
+
+RESTING, TRYING, INTRODUCING, ATTACHING, UP = "resting", "trying", "introducing", "attaching", "up"
+_FORGET_TOKEN = ("bad_token", "not_found", "not_running", "expired", "already_decided")
+"""Refusals of `resume` after which the session is a new one."""
+
+
+class Rendezvous:
+    """Where the broker is, and how it is started. The shell's part; a test has its own."""
+
+    def sockets(self) -> list[str]:
+        """Paths to try, in order. Raises OSError, and PathError of xsessiond.paths."""
+        from xsessiond.paths import recorded_runtime_dir, resolve_paths
+
+        paths = resolve_paths()
+        elsewhere = recorded_runtime_dir(paths)
+        return [paths.broker_socket] if elsewhere is None else [paths.broker_socket, elsewhere + "/broker.sock"]
+
+    def start(self) -> str | None:
+        """Sees to it that a broker starts; returns at once. May be called again while it starts. A sentence if it
+        cannot."""
+        from xsessionctl.shim.starting import start_broker
+
+        return start_broker()
+
+    def started(self) -> None:
+        """The broker answers: whatever watched its start can be forgotten."""
+        from xsessionctl.shim.starting import forget_start
+
+        forget_start()
+
+
+class BrokerLink:
+    """See the module.
+
+    on_up: called when the session is attached. on_problem: called with an error object when the broker refuses the
+    session, or none can be had while one is needed. session: the session's own row or None. notices: texts of the
+    broker for this session's model.
+    """
+
+    __slots__ = (
+        "_attempt_due", "_identity", "_needed", "_peer", "_rendezvous", "_retry_s", "_started", "_token", "_up_since",
+        "_without",
+        "ended", "notices", "on_problem", "on_up", "problem", "session", "state",
+    )  # fmt: skip
+
+    def __init__(self, identity: Identity, rendezvous: Rendezvous) -> None:
+        self._identity, self._rendezvous = identity, rendezvous
+        self._peer: Peer | None = None
+        self._token: str | None = None
+        self._attempt_due: float | None = None
+        self._retry_s = limits.SHIM_RETRY_FIRST_S
+        self._up_since = 0.0
+        self._needed = False
+        self._started = False
+        self._without: set[str] = set()
+        self.state = RESTING
+        self.ended = False
+        self.session: dict[str, object] | None = None
+        self.notices: list[str] = []
+        self.problem: dict[str, object] | None = None
+        self.on_up: Callable[[], None] = _nothing
+        self.on_problem: Callable[[dict[str, object]], None] = _ignore
+
+    # -- what the loop needs -------------------------------------------------------------------------------------------
+
+    @property
+    def peer(self) -> Peer | None:
+        """The connection to poll, if there is one."""
+        return self._peer
+
+    @property
+    def due(self) -> float | None:
+        """When `tick` has something to do."""
+        peer_due = self._peer.due if self._peer else None
+        times = [time for time in (self._attempt_due, peer_due) if time is not None]
+        return min(times, default=None)
+
+    def tick(self, now: float) -> None:
+        """Does what is due."""
+        if self._peer is not None:
+            self._peer.expire(now)
+            self._look()
+        if self._attempt_due is not None and self._attempt_due <= now:
+            self._attempt_due = None
+            self._try()
+
+    def read(self) -> None:
+        """Call when the connection is readable."""
+        if self._peer is not None:
+            self._peer.read()
+            self._look()
+
+    def write(self) -> None:
+        """Call when the connection is writable."""
+        if self._peer is not None:
+            self._peer.write()
+
+    # -- what its users need -------------------------------------------------------------------------------------------
+
+    def want(self) -> None:
+        """Somebody needs the broker now: it is looked for at once, and started if there is none."""
+        if self.state == UP:
+            return
+        self._needed = True
+        self.problem = None
+        if self.state in (RESTING, TRYING):
+            self.ended = False
+            self.state = TRYING
+            self._retry_s = limits.SHIM_RETRY_FIRST_S
+            self._attempt_due = monotonic()
+
+    def ask(self, method: str, params: Mapping[str, object], deadline: float, done: Done) -> int | None:
+        """Asks the broker; only while UP. See `Peer.ask`."""
+        assert self._peer is not None
+        return self._peer.ask(method, params, deadline, done)
+
+    def tell(self, method: str, params: Mapping[str, object]) -> None:
+        """Tells the broker something, if it is there."""
+        if self._peer is not None and self.state == UP:
+            self._peer.tell(method, params)
+
+    def drop(self) -> None:
+        """Ends the link."""
+        if self._peer is not None:
+            self._peer.close()
+            self._peer = None
+        self.state, self._attempt_due = RESTING, None
+
+    # -- finding -------------------------------------------------------------------------------------------------------
+
+    def _try(self) -> None:
+        granted = self._identity.granted
+        try:
+            sockets = [granted[0]] if granted else self._rendezvous.sockets()
+        except Exception as problem:
+            # Our own rule for paths says in a sentence what is wrong with this user's directories; nothing here can
+            # mend it.
+            self._refuse({"code": "no_broker", "text": str(problem), "hint": None})
+            return
+        missing = False
+        for path in sockets:
+            try:
+                self._connect(path)
+            except (FileNotFoundError, ConnectionRefusedError):
+                missing = True
+                continue
+            except BlockingIOError:
+                break  # too many are knocking at once
+            except (OSError, Foreign) as problem:
+                self._refuse({"code": "no_broker", "text": f"{path} cannot be used: {problem}", "hint": None})
+                return
+            return
+        if missing and not granted and self._needed:
+            failure = self._rendezvous.start()
+            self._started = True
+            if failure:
+                self._refuse({"code": "no_broker", "text": failure, "hint": None})
+                return
+        self._again()
+
+    def _connect(self, path: str) -> None:
+        self._peer = Peer(path, self._receive)
+        deadline = monotonic() + limits.SHIM_HANDSHAKE_S
+        hello = {"protocol": limits.PROTOCOL, "client": f"xsessionctl-mcp/{__version__}"}
+        self._peer.ask("hello", hello, deadline, self._greeted)
+        if self._identity.granted:
+            self.state = ATTACHING
+            self._attach_granted(deadline)
+            return
+        self.state = INTRODUCING
+        params = {key: value for key, value in self._identity.as_params().items() if key not in self._without}
+        if self.session is not None:
+            params["name"] = self.session.get("name")
+            if self._token is not None:
+                params["resume"] = {"id": self.session.get("id"), "token": self._token}
+        self._peer.ask("register", params, deadline, self._registered)
+
+    def _attach_granted(self, deadline: float) -> None:
+        assert self._identity.granted is not None
+        token_file = self._identity.granted[1]
+        try:
+            if not token_file:
+                raise OSError("XSESSIOND_SOCKET is set, and XSESSIOND_TOKEN_FILE is not")
+            with open(token_file, encoding="ascii") as file:
+                token = file.read().strip()
+        except (OSError, ValueError) as problem:
+            self._refuse(
+                {"code": "bad_config", "text": f"The session's token cannot be read: {problem}.", "hint": None}
+            )
+            return
+        self._attach(token, deadline)
+
+    def _attach(self, token: str, deadline: float) -> None:
+        assert self._peer is not None
+        self._peer.ask("attach", {"token": token, "push": False}, deadline, self._attached)
+
+    def _greeted(self, result: dict[str, object] | None, error: dict[str, object] | None) -> None:
+        if error is not None:
+            self._refuse(error)
+
+    def _registered(self, result: dict[str, object] | None, error: dict[str, object] | None) -> None:
+        if error is not None:
+            self._reconsider(error)
+            return
+        if result is None or self.state != INTRODUCING:
+            return
+        session, token, path = result.get("session"), result.get("token"), result.get("socket")
+        if not isinstance(session, dict) or not isinstance(path, str):
+            self._refuse({"code": "internal", "text": "The broker's answer makes no sense.", "hint": None})
+            return
+        self.session = session
+        if isinstance(token, str):
+            self._token = token
+        notice = result.get("notice")
+        if isinstance(notice, str) and notice not in self.notices:
+            self.notices.append(notice)
+        old, self._peer = self._peer, None
+        if old is not None:
+            old.close()
+        deadline = monotonic() + limits.SHIM_HANDSHAKE_S
+        try:
+            self._peer = Peer(path, self._receive)
+        except (OSError, Foreign):
+            self._again()
+            return
+        self.state = ATTACHING
+        hello = {"protocol": limits.PROTOCOL, "client": f"xsessionctl-mcp/{__version__}"}
+        self._peer.ask("hello", hello, deadline, self._greeted)
+        self._attach(self._token or "", deadline)
+
+    def _attached(self, result: dict[str, object] | None, error: dict[str, object] | None) -> None:
+        if error is not None:
+            self._reconsider(error)
+            return
+        if result is None or self.state != ATTACHING:
+            return
+        session = result.get("session")
+        if isinstance(session, dict):
+            self.session = session
+        self.state, self._up_since = UP, monotonic()
+        self._needed = False
+        self.problem = None
+        if self._started:
+            self._started = False
+            self._rendezvous.started()
+        self.on_up()
+
+    def _reconsider(self, error: dict[str, object]) -> None:
+        """A refused introduction: what may be wrong with it is left out, once each, before the refusal counts."""
+        code = error.get("code")
+        if self._token is not None and not self._identity.granted and code in _FORGET_TOKEN:
+            self._token = None
+        elif code == "bad_name" and self._identity.name and "name" not in self._without:
+            self._without.add("name")
+            self.notices.append(f"The name in XSESSIOND_NAME cannot be used: {error.get('text')}")
+        elif code == "not_permitted" and self._identity.pid is not None and "pid" not in self._without:
+            self._without.add("pid")
+        else:
+            self._refuse(error)
+            return
+        self._lose()
+        self._attempt_due = monotonic()
+
+    # -- losing --------------------------------------------------------------------------------------------------------
+
+    def _receive(self, method: str, params: dict[str, object], request_id: object) -> None:
+        if method == "ping" and request_id is not None and self._peer is not None:
+            self._peer.answer(request_id)
+        elif method == "bye" and params.get("reason") in ("ended", "replaced"):
+            self.ended = True
+
+    def _look(self) -> None:
+        """Whether the connection is still there."""
+        if self._peer is None or not self._peer.closed:
+            return
+        was_up = self.state == UP
+        self._lose()
+        if self.ended:
+            # The broker has ended this session: it comes back when it is needed, and as a new one.
+            self._token = None
+            self.state = RESTING
+            return
+        if was_up and monotonic() - self._up_since >= limits.SHIM_STEADY_S:
+            self._retry_s = limits.SHIM_RETRY_FIRST_S
+        self._again()
+
+    def _lose(self) -> None:
+        peer, self._peer = self._peer, None
+        self.state = TRYING
+        if peer is not None:
+            peer.close()
+
+    def _again(self) -> None:
+        self._lose()
+        self._attempt_due = monotonic() + self._retry_s
+        self._retry_s = min(self._retry_s * 2, limits.SHIM_RETRY_MOST_S)
+
+    def _refuse(self, error: dict[str, object]) -> None:
+        """The broker does not want this session, or cannot be had: nothing is tried until somebody needs it."""
+        self._lose()
+        self.state = RESTING
+        self._attempt_due = None
+        self.problem = error
+        self.on_problem(error)
+
+
+def _nothing() -> None:
+    pass
+
+
+def _ignore(_: dict[str, object]) -> None:
+    pass

@@ -1,0 +1,341 @@
+"""Tool calls from their arguments to their written results.
+
+    checked ──▶ waiting for the link ──▶ asked ──▶ fetching mail ──▶ queued for writing ──▶ written: mail acknowledged
+                     ▲                     │ link lost                      │ cancelled: mail released
+                     └─────────────────────┘
+
+Laws: a call that was asked when the link broke is asked again under the same key, so that it happens once; each call
+ends by a deadline. Mail is leased for one result, acknowledged when that is written, given back when it will not be.
+Refuses to know: sockets, who is polled.
+"""
+
+from __future__ import annotations
+
+import os
+from time import monotonic
+
+from xsessionctl.shim import answers
+from xsessionctl.shim.mail import Batch, Mailbag, show_message
+from xsessionctl.shim.tools import check_arguments
+from xsessiond.core import limits
+from xsessiond.core.errors import Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from xsessionctl.shim.broker_link import BrokerLink
+    from xsessionctl.shim.identity import Identity
+    from xsessionctl.shim.outlet import Entry, Outlet
+    from xsessionctl.shim.protocol import Call
+
+_METHODS = {
+    "list_agents": "list",
+    "send_message": "send",
+    "check_delivery": "check",
+    "read_messages": "take",
+    "rename_session": "rename",
+}
+_OFF = {
+    "code": "feature_off",
+    "text": "Messages between sessions are switched off for this session.",
+    "hint": "Its user did that with XSESSIOND_OFF; there is nothing for you to do.",
+}
+
+
+class _Running:
+    """One call. deadline: when it has waited long enough for a link. asked: id of the request on the link, or None.
+    outcome: text, structured content, whether that is an error. reply: what it waited for, as `show_message` gives
+    it."""
+
+    __slots__ = ("asked", "call", "cancelled", "deadline", "entry", "limit_s", "method", "outcome", "params", "reply")
+
+    def __init__(self, call: Call, params: dict[str, object], now: float) -> None:
+        self.call, self.params = call, params
+        self.method = _METHODS[call.tool]
+        wait = params.get("wait_reply")
+        self.limit_s = limits.SHIM_ANSWER_S + (wait if isinstance(wait, int | float) else 0.0)
+        self.deadline: float | None = now + limits.SHIM_BROKER_S
+        self.asked: int | None = None
+        self.entry: Entry | None = None
+        self.cancelled = False
+        self.outcome: tuple[str, dict[str, object], bool] | None = None
+        self.reply: dict[str, object] | None = None
+
+
+class Calls:
+    """All that run. finish: makes the line of a finished call (`Protocol.finish`)."""
+
+    __slots__ = ("_finish", "_identity", "_link", "_mailbag", "_outlet", "_running", "_stash")
+
+    def __init__(
+        self,
+        identity: Identity,
+        link: BrokerLink,
+        outlet: Outlet,
+        finish: Callable[[Call, dict[str, object]], bytes | None],
+    ) -> None:
+        self._identity, self._link, self._outlet, self._finish = identity, link, outlet, finish
+        self._mailbag = Mailbag()
+        self._running: list[_Running] = []
+        self._stash: list[str] = []
+        link.on_up = self.link_is_up
+        link.on_problem = self.link_has_problem
+
+    @property
+    def running(self) -> bool:
+        """Whether any call has no result yet."""
+        return any(item.entry is None for item in self._running)
+
+    @property
+    def due(self) -> float | None:
+        """When `tick` has something to do."""
+        return min((item.deadline for item in self._running if item.deadline is not None), default=None)
+
+    def start(self, call: Call) -> None:
+        """Begins a call."""
+        if self._identity.off:
+            self._write(_Running(call, {}, 0.0), answers.tell_refusal(_OFF), is_error=True)
+            return
+        self._note_thread(call.meta)
+        try:
+            params = check_arguments(call.tool, call.arguments)
+        except Refusal as refusal:
+            self._write(_Running(call, {}, 0.0), answers.tell_refusal(refusal.to_json()), is_error=True)
+            return
+        if call.tool == "send_message":
+            # One call is one message, however often the link breaks.
+            params.setdefault("key", f"mcp-{os.urandom(16).hex()}")
+            wait = params.get("wait_reply")
+            if isinstance(wait, int | float):
+                params["wait_reply"] = min(float(wait), self._identity.wait_limit)
+        elif call.tool == "read_messages":
+            params["render"] = True
+        item = _Running(call, params, monotonic())
+        self._running.append(item)
+        if self._link.state == "up":
+            self._ask(item)
+        else:
+            self._link.want()
+
+    def cancel(self, call: Call) -> None:
+        """Its caller does not want it any more. What it sent stays sent; what it took goes back."""
+        for item in self._running:
+            if item.call is call:
+                item.cancelled = True
+                if item.entry is not None:
+                    self._outlet.withdraw(item.entry)
+                    return
+                if item.asked is None:
+                    self._running.remove(item)
+                elif item.method == "send":
+                    self._link.tell("cancel", {"id": item.asked})
+                line = self._finish(call, {})  # the answers of the rest of its batch, if it was the last
+                if line is not None:
+                    self._put(call, line, _nothing, _nothing)
+                return
+
+    def tick(self, now: float) -> None:
+        """Ends the calls that have waited long enough for a broker."""
+        for item in list(self._running):
+            if item.deadline is not None and item.deadline <= now:
+                text = "The broker cannot be reached; nothing was done." if item.method != "send" else (
+                    "The broker cannot be reached. Whether the message was sent is not known; check_delivery will tell."
+                    if item.asked is not None else "The broker cannot be reached; nothing was sent."
+                )  # fmt: skip
+                self._fail(
+                    item, {"code": "no_broker", "text": text, "hint": "`xsessionctl status` tells your user more."}
+                )
+
+    def link_is_up(self) -> None:
+        """The session is attached: what waits is asked."""
+        unacked = sorted(self._mailbag.unacked)
+        if unacked:
+            self._acknowledge(unacked)
+        for item in list(self._running):
+            if item.entry is None and item.deadline is not None:
+                self._ask(item)
+
+    def link_has_problem(self, problem: dict[str, object]) -> None:
+        """There will be no link: what waits is refused with the reason."""
+        for item in list(self._running):
+            if item.entry is None and item.deadline is not None:
+                self._fail(item, problem)
+
+    # -- asking --------------------------------------------------------------------------------------------------------
+
+    def _ask(self, item: _Running) -> None:
+        item.deadline = None
+
+        def done(result: dict[str, object] | None, error: dict[str, object] | None) -> None:
+            self._answered(item, result, error)
+
+        item.asked = self._link.ask(item.method, item.params, monotonic() + item.limit_s, done)
+
+    def _answered(self, item: _Running, result: dict[str, object] | None, error: dict[str, object] | None) -> None:
+        if item.cancelled:
+            self._put_away(item, result)
+            return
+        if result is None and error is None:
+            # The link broke, and whether the broker did it is not known. It is asked again when the link is back.
+            item.deadline = monotonic() + limits.SHIM_BROKER_S
+            self._link.want()
+            return
+        if error is not None:
+            item.outcome = (*answers.tell_refusal(error), True)
+            self._fetch_mail(item)
+        elif result is not None and item.method == "take":
+            self._show(item, self._mailbag.open(result))
+        elif result is not None:
+            reply = _reply_message(result)
+            item.reply = show_message(reply) if reply else None
+            item.outcome = (*self._tell(item, result), False)
+            self._fetch_mail(item)
+
+    def _tell(self, item: _Running, result: dict[str, object]) -> tuple[str, dict[str, object]]:
+        if item.method == "list":
+            return answers.tell_list(result)
+        if item.method == "check":
+            return answers.tell_checked(result)
+        if item.method == "rename":
+            own = result.get("self")
+            if isinstance(own, dict):
+                self._link.session = own
+            return answers.tell_renamed(result)
+        return answers.tell_sent(result, item.reply, waited=bool(item.params.get("wait_reply")))
+
+    def _fetch_mail(self, item: _Running) -> None:
+        """What waits for this session comes along with the result."""
+        if self._link.state != "up":
+            self._show(item, Batch())
+            return
+
+        def done(result: dict[str, object] | None, error: dict[str, object] | None) -> None:
+            if item.cancelled:
+                self._put_away(item, result)
+            else:
+                # Without mail if there is trouble: the call itself has its answer.
+                self._show(item, self._mailbag.open(result or {}))
+
+        params = {"max": limits.TAKE_MAX, "render": True}
+        item.asked = self._link.ask("take", params, monotonic() + limits.SHIM_HANDSHAKE_S, done)
+
+    def _put_away(self, item: _Running, result: Mapping[str, object] | None) -> None:
+        """The answer to a call that was cancelled meanwhile: what it took is given back, what it was told is told
+        later."""
+        if item in self._running:
+            self._running.remove(item)
+        reply = _reply_message(result or {})
+        batch = self._mailbag.open(result or {})
+        self._stash += batch.news
+        self._release(batch.ids + batch.surplus + ([str(reply.get("id"))] if reply else []))
+        self._acknowledge(batch.stale)
+
+    # -- answering -----------------------------------------------------------------------------------------------------
+
+    def _show(self, item: _Running, batch: Batch) -> None:
+        self._release(batch.surplus)
+        self._acknowledge(batch.stale)
+        news = [*self._link.notices, *self._stash, *batch.news]
+        self._link.notices.clear()
+        self._stash.clear()
+        more, ids = list(batch.envelopes), list(batch.ids)
+        if item.reply is not None:
+            more.insert(0, str(item.reply["envelope"]))
+            ids.append(str(item.reply["id"]))
+        if item.outcome is None:
+            text, structured = answers.tell_read(batch)
+            is_error = False
+        else:
+            text, structured, is_error = item.outcome
+            if batch.show:
+                structured["mail"] = batch.envelopes
+            if batch.left:
+                news.append(f"{batch.left} more messages wait: call read_messages.")
+        if news:
+            structured["news"] = news
+        self._write(item, (text, structured), is_error=is_error, more=news + more, ids=ids)
+
+    def _fail(self, item: _Running, error: Mapping[str, object]) -> None:
+        self._write(item, answers.tell_refusal(error), is_error=True)
+
+    def _write(
+        self,
+        item: _Running,
+        told: tuple[str, dict[str, object]],
+        *,
+        is_error: bool,
+        more: list[str] | None = None,
+        ids: list[str] | None = None,
+    ) -> None:
+        item.deadline = item.asked = None
+        result = answers.as_result(*told, more or [], is_error=is_error, revision=item.call.revision)
+        line = self._finish(item.call, result)
+
+        def done() -> None:
+            self._forget(item)
+            if ids:
+                self._mailbag.note_written(ids)
+                self._acknowledge(ids)
+
+        def dropped() -> None:
+            self._forget(item)
+            self._release(ids or [])
+
+        batch = item.call.batch
+        if line is not None:
+            item.entry = self._put(item.call, line, done, dropped)
+        elif batch is not None:
+            # Others of its batch still run; the last of them carries this answer.
+            self._forget(item)
+            batch.written.append(done)
+            batch.dropped.append(dropped)
+
+    def _put(self, call: Call, line: bytes, done: Callable[[], None], dropped: Callable[[], None]) -> Entry:
+        if call.batch is None:
+            return self._outlet.put(line, done, dropped)
+        return self._outlet.put(line, _all(call.batch.written, done), _all(call.batch.dropped, dropped))
+
+    def _forget(self, item: _Running) -> None:
+        if item in self._running:
+            self._running.remove(item)
+
+    def _acknowledge(self, ids: list[str]) -> None:
+        if not ids or self._link.state != "up":
+            return
+
+        def done(result: dict[str, object] | None, error: dict[str, object] | None) -> None:
+            if result is not None:
+                self._mailbag.unacked.difference_update(ids)
+
+        self._link.ask("ack", {"ids": ids}, monotonic() + limits.SHIM_ANSWER_S, done)
+
+    def _release(self, ids: list[str]) -> None:
+        if ids:
+            self._link.tell("release", {"ids": ids})
+
+    def _note_thread(self, meta: Mapping[str, object]) -> None:
+        """Codex writes the conversation's id into each call; nobody else can tell it."""
+        thread = meta.get("threadId")
+        if self._identity.harness == "codex" and isinstance(thread, str) and thread and not self._identity.thread_id:
+            self._identity.thread_id = thread
+            self._link.tell("update", {"harness_session_id": thread})
+
+
+def _reply_message(result: Mapping[str, object]) -> dict[str, object] | None:
+    """The message that a send waited for, leased like any other, if it came in time."""
+    reply = result.get("reply")
+    message = reply.get("message") if isinstance(reply, dict) else None
+    return message if isinstance(message, dict) else None
+
+
+def _nothing() -> None:
+    pass
+
+
+def _all(earlier: list[Callable[[], None]], last: Callable[[], None]) -> Callable[[], None]:
+    def call_all() -> None:
+        for one in (*earlier, last):
+            one()
+
+    return call_all

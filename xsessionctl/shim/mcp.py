@@ -1,0 +1,233 @@
+"""`xsessionctl mcp`: the MCP server that a harness starts in a session, on standard input and output.
+
+One thread, one poll over the client, the broker, the processes that the session lives in, and signals. With nothing to
+do it sleeps. Laws: the client is answered before the broker is looked for; nothing here waits for either; the process
+ends within two seconds of losing its input, its output or its harness. Standard output carries the protocol and nothing
+else. Refuses to know: what tools do.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from time import monotonic
+
+from xsessionctl.shim import tools
+from xsessionctl.shim.broker_link import BrokerLink, Rendezvous
+from xsessionctl.shim.calls import Calls
+from xsessionctl.shim.identity import Identity, find_harness, read_process
+from xsessionctl.shim.outlet import Outlet
+from xsessionctl.shim.protocol import Call, Cancel, ClientNamed, Protocol, Reply
+from xsessionctl.shim.watch import Watch
+from xsessiond.core import limits
+from xsessiond.core.jsonrpc import LineSplitter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xsessiond.core.jsonrpc import Oversize
+
+_OURS_ALONE = ("NAME", "LABEL", "CLASS", "INBOUND", "HARNESS", "SOCKET", "TOKEN_FILE")
+"""XSESSIOND_ variables that say who this session is: nothing that the shim starts inherits them."""
+
+
+class Shim:
+    """The server. stdin, stdout: descriptors. wakeup: becomes readable when a signal asks for the end."""
+
+    def __init__(
+        self, identity: Identity, rendezvous: Rendezvous, watch: Watch, stdin: int, stdout: int, wakeup: int
+    ) -> None:
+        self._identity, self._watch, self._stdin, self._wakeup = identity, watch, stdin, wakeup
+        self._protocol = Protocol(tools.list_tools, tools.INSTRUCTIONS)
+        self._splitter = LineSplitter(limits.SHIM_LINE, sys.maxsize)
+        self._outlet = Outlet(stdout)
+        self._link = BrokerLink(identity, rendezvous)
+        self._calls = Calls(identity, self._link, self._outlet, self._protocol.finish)
+        self._introduced = False
+        self._ending: float | None = None  # until then what runs may finish; nothing more is read
+        self._saying_goodbye = False
+        self._over = False
+
+    def run(self) -> None:
+        """Serves until the client, the harness or a signal ends it."""
+        if self._watch.gone:
+            return
+        while not self._over:
+            self._turn()
+        self._link.drop()
+
+    def _turn(self) -> None:
+        peer = self._link.peer
+        reading = [self._wakeup, *self._watch.descriptors]
+        if self._ending is None and self._outlet.waiting <= limits.SHIM_INBOX_PAUSE:
+            reading.append(self._stdin)
+        writing = [self._outlet.fd] if self._outlet.waiting else []
+        if peer is not None:
+            reading.append(peer.fileno())
+            if peer.wants_write:
+                writing.append(peer.fileno())
+        broken = [] if self._outlet.waiting or self._outlet.broken else [self._outlet.fd]
+        readable, writable, gone = _poll(reading, writing, broken, self._time_left())
+        now = monotonic()
+        if self._wakeup in readable or self._watch.look(readable):
+            # There is nobody left to answer.
+            self._say_goodbye(now)
+        if self._outlet.fd in gone:
+            self._outlet.fail()
+        if self._outlet.fd in writable:
+            self._outlet.write_some()
+        if peer is not None and self._link.peer is peer:
+            if peer.fileno() in writable:
+                self._link.write()
+            if peer.fileno() in readable:
+                self._link.read()
+        if self._stdin in readable:
+            self._read()
+        self._link.tick(now)
+        self._calls.tick(now)
+        self._consider_ending(now)
+
+    def _time_left(self) -> float | None:
+        times = [time for time in (self._link.due, self._calls.due, self._ending) if time is not None]
+        if self._watch.look_every is not None:
+            times.append(monotonic() + self._watch.look_every)
+        return max(0.0, min(times) - monotonic()) if times else None
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._stdin, limits.READ_SIZE)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._ending = monotonic() + limits.SHIM_DRAIN_S
+            return
+        for line in self._splitter.feed(data):
+            self._receive(line)
+
+    def _receive(self, line: bytes | Oversize) -> None:
+        for event in self._protocol.receive(line):
+            if isinstance(event, Reply):
+                self._outlet.put(event.data)
+            elif isinstance(event, Call):
+                self._introduce()
+                self._calls.start(event)
+            elif isinstance(event, Cancel):
+                self._calls.cancel(event.call)
+            elif isinstance(event, ClientNamed):
+                if self._identity.name_client(event.name) and self._introduced:
+                    self._link.tell("update", {"harness": self._identity.harness})
+                self._introduce()
+
+    def _introduce(self) -> None:
+        """The first word of the client makes the session known, after it has been answered."""
+        if not self._introduced and not self._identity.off:
+            self._introduced = True
+            self._link.want()
+
+    def _consider_ending(self, now: float) -> None:
+        if self._outlet.broken:
+            self._say_goodbye(now)
+        elif self._ending is not None and not self._saying_goodbye:
+            if now >= self._ending or not (self._calls.running or self._outlet.waiting):
+                self._say_goodbye(now)
+        if self._saying_goodbye and self._ending is not None and now >= self._ending:
+            self._over = True
+
+    def _say_goodbye(self, now: float) -> None:
+        """The conversation is over: its name is free at once, without the time that a broken link is given."""
+        if self._saying_goodbye:
+            return
+        self._saying_goodbye = True
+        self._ending = now + limits.SHIM_END_S
+        if self._link.state != "up":
+            self._over = True
+            return
+
+        def done(result: dict[str, object] | None, error: dict[str, object] | None) -> None:
+            self._over = True
+
+        self._link.ask("end", {}, self._ending, done)
+
+
+def _poll(
+    reading: list[int], writing: list[int], broken: list[int], timeout: float | None
+) -> tuple[set[int], set[int], set[int]]:
+    """Which of them are readable (or at their end), writable, and without a reader; `timeout` in seconds, None for
+    ever."""
+    if sys.platform == "darwin":
+        # Its poll() knows no kqueue. That nobody reads our output is noticed with the next line there.
+        found, free, _ = select.select(reading, writing, [], timeout)
+        return set(found), set(free), set()
+    poll = select.poll()
+    wanted = dict.fromkeys((*reading, *writing, *broken), 0)
+    for fd in reading:
+        wanted[fd] |= select.POLLIN
+    for fd in writing:
+        wanted[fd] |= select.POLLOUT
+    for fd, events in wanted.items():
+        poll.register(fd, events)
+    ready = poll.poll(None if timeout is None else timeout * 1000 + 1)
+    end = select.POLLHUP | select.POLLERR | select.POLLNVAL
+    return (
+        {fd for fd, event in ready if fd in reading and event & (select.POLLIN | end)},
+        {fd for fd, event in ready if fd in writing and event & (select.POLLOUT | end)},
+        {fd for fd, event in ready if fd in broken and event & end},
+    )
+
+
+def _catch_signals() -> int:
+    """A descriptor that becomes readable when a signal asks for the end."""
+    import _signal  # type: ignore[import-not-found] # the C module below `signal`, which would import enum
+
+    readable, writable = os.pipe()
+    os.set_blocking(writable, False)
+    _signal.set_wakeup_fd(writable)
+    wanted = [_signal.SIGTERM, _signal.SIGHUP]
+    # Ctrl-C in the harness's terminal reaches every process there; what it means is the harness's to say.
+    if os.isatty(0):
+        wanted.append(_signal.SIGINT)
+    else:
+        _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
+    for number in wanted:
+        _signal.signal(number, _note_signal)
+    return readable
+
+
+def _note_signal(number: int, frame: object) -> None:
+    """The wake-up descriptor has it already."""
+
+
+def _descriptors_are_open() -> bool:
+    """Whether there is a client at all. A missing stderr is made up for, lest a socket take its number."""
+    for fd in (0, 1):
+        try:
+            os.fstat(fd)
+        except OSError:
+            return False
+    try:
+        os.fstat(2)
+    except OSError:
+        os.open(os.devnull, os.O_WRONLY)
+    return True
+
+
+def main() -> int:
+    """Runs the server; returns its exit status."""
+    parent = os.getppid()
+    if not _descriptors_are_open():
+        return 0
+    if os.isatty(0):
+        sys.stderr.write("This is an MCP server: a harness starts it and speaks JSON-RPC to it. Ctrl-D ends it.\n")
+    try:
+        cwd = os.getcwd()
+    except OSError:
+        cwd = "/"  # the folder is gone
+    environ = dict(os.environ)
+    for name in _OURS_ALONE:
+        os.environ.pop(f"XSESSIOND_{name}", None)
+    identity = Identity(environ, cwd, find_harness(parent, read_process))
+    watch = Watch(identity.watched, parent)
+    Shim(identity, Rendezvous(), watch, 0, 1, _catch_signals()).run()
+    return 0
