@@ -335,22 +335,6 @@ def check_socket_path(path: str, *, platform: str = sys.platform) -> None:
         )
 
 
-def record_runtime_dir(paths: Paths) -> None:
-    """Leave word in the state dir, which must exist, of where this broker runs. The holder of the lock alone may.
-
-    The word is a symbolic link, so that it is replaced whole and read in one call. Raises OSError.
-    """
-    if _read_link(paths.recorded_link) == paths.runtime_dir:
-        return
-    fresh = paths.recorded_link + ".new"
-    try:
-        os.unlink(fresh)
-    except FileNotFoundError:
-        pass
-    os.symlink(paths.runtime_dir, fresh)
-    os.rename(fresh, paths.recorded_link)
-
-
 def recorded_runtime_dir(paths: Paths) -> str | None:
     """Return where the last broker on this state dir ran, if that is safe and another runtime dir than the rule's.
 

@@ -1,0 +1,178 @@
+"""Accepting connections on any number of listening sockets, whatever the machine runs out of.
+
+Laws: one task serves all listening sockets. A socket whose connections are at their limit is left alone until one of
+them closes; newcomers wait in the kernel's backlog. A failure of one connection, or a lack of descriptors, ends nothing.
+Refuses to know: what is said on a connection, and who may connect.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from xsessiond.core.limits import ACCEPT_RETRY_S, ACCEPTS_PER_TURN, MAX_CONNECTIONS
+from xsessiond.io.readiness import FdSet
+
+PASSING = frozenset({errno.ECONNABORTED, errno.EINTR, errno.EPERM, errno.EPROTO, errno.ETIMEDOUT})
+"""Errors of `accept` that concern the one connection that was to be accepted."""
+SHORTAGE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+"""Errors of `accept` that pass when somebody else lets go of something."""
+
+Handler = Callable[[socket.socket], Awaitable[None]]
+"""Serves one connection, a non-blocking socket, to its end. It is closed afterwards in any case."""
+
+
+class Acceptor:
+    """Listening sockets and the connections accepted on them, each of which gets a task in `nursery`.
+
+    `report` gets a sentence when connections cannot be accepted, and when they can again. The caller runs `fds.run`.
+    """
+
+    __slots__ = ("_fds", "_nursery", "_ready", "_report", "_reserve", "_short", "_sources")
+
+    def __init__(self, fds: FdSet, nursery: trio.Nursery, report: Callable[[str], None]) -> None:
+        self._fds = fds
+        self._nursery = nursery
+        self._report = report
+        self._ready = self._accept
+        self._sources: dict[int, _Source] = {}
+        self._reserve: int | None = _open_reserve()
+        self._short = False
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    def add(self, listener: socket.socket, handler: Handler, *, max_connections: int = MAX_CONNECTIONS) -> None:
+        """Serve `listener`, which is non-blocking. It belongs to the acceptor from now on. Raises OSError."""
+        fd = listener.fileno()
+        self._fds.add(fd, self._ready)
+        self._sources[fd] = _Source(listener, handler, max_connections)
+
+    def remove(self, listener: socket.socket) -> None:
+        """Serve `listener` no longer and close it. Who is connected stays; who waited to be accepted still is."""
+        fd = listener.fileno()
+        source = self._sources.get(fd)
+        if source is None:
+            return
+        if source.open < source.most:
+            self._accept(fd)
+        self._fds.remove(fd)
+        del self._sources[fd]
+        listener.close()
+
+    def close(self) -> None:
+        """Close all listening sockets. Connections live on in the nursery."""
+        for fd, source in list(self._sources.items()):
+            self._fds.remove(fd)
+            source.listener.close()
+        self._sources.clear()
+        if self._reserve is not None:
+            os.close(self._reserve)
+            self._reserve = None
+
+    def _accept(self, fd: int) -> None:
+        source = self._sources[fd]
+        for _ in range(ACCEPTS_PER_TURN):
+            try:
+                connection, _address = source.listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in PASSING:
+                    continue
+                if error.errno in SHORTAGE:
+                    self._wait_out(fd, source, error)
+                    return
+                raise
+            connection.setblocking(False)
+            if self._short:
+                self._short = False
+                self._report("Connections are accepted again.")
+            source.open += 1
+            self._nursery.start_soon(self._serve, source, connection)
+            if source.open >= source.most:
+                self._fds.remove(fd)
+                return
+
+    async def _serve(self, source: _Source, connection: socket.socket) -> None:
+        try:
+            await source.handler(connection)
+        finally:
+            connection.close()
+            source.open -= 1
+            if source.open == source.most - 1:
+                self._resume(source)
+
+    def _resume(self, source: _Source) -> None:
+        fd = source.listener.fileno()
+        if self._sources.get(fd) is source and not source.paused:
+            self._fds.add(fd, self._ready)
+
+    def _wait_out(self, fd: int, source: _Source, error: OSError) -> None:
+        if not self._short:
+            self._short = True
+            self._report(f"Connections cannot be accepted for now: {error.strerror}.")
+        if error.errno == errno.EMFILE and self._reserve is not None:
+            # Out of our own descriptors: with the one kept back, one client learns at once that it must come again.
+            os.close(self._reserve)
+            self._reserve = None
+            try:
+                turned_away, _address = source.listener.accept()
+                turned_away.close()
+            except OSError:
+                pass
+        self._reserve = self._reserve if self._reserve is not None else _open_reserve()
+        self._fds.remove(fd)
+        source.paused = True
+        self._nursery.start_soon(self._retry, source)
+
+    async def _retry(self, source: _Source) -> None:
+        await trio.sleep(ACCEPT_RETRY_S)
+        source.paused = False
+        self._resume(source)
+
+
+class _Source:
+    __slots__ = ("handler", "listener", "most", "open", "paused")
+
+    def __init__(self, listener: socket.socket, handler: Handler, most: int) -> None:
+        self.listener = listener
+        self.handler = handler
+        self.most = most
+        self.open = 0
+        self.paused = False
+
+
+async def serve_listener(
+    listener: socket.socket,
+    handler: Handler,
+    report: Callable[[str], None],
+    *,
+    max_connections: int = MAX_CONNECTIONS,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve one listening socket until cancelled, and close it. For a program with one; an `Acceptor` serves many."""
+    fds = FdSet()
+    try:
+        async with trio.open_nursery() as nursery:
+            acceptor = Acceptor(fds, nursery, report)
+            try:
+                acceptor.add(listener, handler, max_connections=max_connections)
+                await nursery.start(fds.run)
+                task_status.started()
+                await trio.sleep_forever()
+            finally:
+                acceptor.close()
+    finally:
+        fds.close()
+
+
+def _open_reserve() -> int | None:
+    try:
+        return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None

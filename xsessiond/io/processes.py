@@ -1,0 +1,156 @@
+"""What the kernel knows about processes: who is at the other end, what it descends from, whether it still runs.
+
+Laws: a process is a `ProcessId`, never a bare pid, so that a pid used again is nobody we know. What cannot be seen
+(another user's process, another pid namespace, a hardened /proc) is None or `complete=False`, never a guess. Every
+function is quick and does not block. Refuses to know: sessions, and what follows from an end (`exits` waits for it).
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from functools import cache
+
+from xsessiond.core.limits import OPEN_FILES
+from xsessiond.io._process import PeerCred, ProcessId
+
+if sys.platform == "darwin":
+    from xsessiond.io import _macos as _system
+    from xsessiond.io._macos import peer_credentials, peer_process
+else:
+    from xsessiond.io import _linux as _system
+    from xsessiond.io._linux import peer_credentials, peer_process
+
+__all__ = [
+    "Ancestry",
+    "PeerCred",
+    "ProcessId",
+    "ancestry",
+    "boot_id",
+    "controlling_terminal",
+    "describe",
+    "environment_marks",
+    "identify",
+    "is_running",
+    "own_process",
+    "peer_credentials",
+    "peer_process",
+    "raise_file_limit",
+]
+
+MARKS = frozenset({
+    "CLAUDECODE", "CLAUDE_CODE_CHILD_SESSION", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_MESSAGING_SOCKET",
+    "CLAUDE_CODE_SESSION_ID", "CLAUDE_PID",
+    "CODEX_CI", "CODEX_SANDBOX", "CODEX_SANDBOX_NETWORK_DISABLED", "CODEX_THREAD_ID",
+    "GEMINI_CLI", "OPENCODE", "OPENCODE_PID",
+    "XSESSIOND_SHIM", "XSESSIOND_TOKEN_FILE",
+})  # fmt: skip
+"""Variables that a harness sets in what it starts, and ours in a shim. Settings that people export themselves
+(CODEX_HOME, GEMINI_API_KEY, XSESSIOND_NAME) are not among them."""
+LONGEST_ANCESTRY = 128
+"""More generations than a process tree has; a chain that is read while it changes must end."""
+LONGEST_COMMAND = 200
+"""Characters of a command line in a message for people."""
+
+
+class Ancestry(tuple[ProcessId, ...]):
+    """A process, its parent, and so on up to the first process of the machine or the container.
+
+    `complete` is False if the chain broke off before that: an ancestor is hidden from us, or ended while we looked. Who
+    asks whether a process is below a session must not take an incomplete chain for a no.
+    """
+
+    complete: bool = False
+
+
+def identify(pid: int) -> ProcessId | None:
+    """Return the process that has this pid now, or None if none has, it is a zombie, or it is hidden from us."""
+    found = _system.read_stat(pid) if pid > 0 else None
+    return None if found is None or found.dead else ProcessId(pid, found.start)
+
+
+def is_running(process: ProcessId) -> bool:
+    """Tell whether that very process still runs. A zombie does not."""
+    return identify(process.pid) == process
+
+
+def ancestry(pid: int) -> Ancestry:
+    """Return the process `pid` and its ancestors, itself first; empty if there is none. A zombie has ancestors too.
+
+    Linux: about 10 µs a generation.
+    """
+    chain: list[ProcessId] = []
+    complete = False
+    while pid > 0 and len(chain) < LONGEST_ANCESTRY:
+        found = _system.read_stat(pid)
+        if found is None or (chain and found.start > chain[-1].start):
+            break  # gone or hidden; or younger than its child, so that the pid has passed to somebody else meanwhile
+        chain.append(ProcessId(pid, found.start))
+        pid = found.parent
+        complete = pid == 0
+    result = Ancestry(chain)
+    result.complete = complete
+    return result
+
+
+def controlling_terminal(pid: int) -> int | None:
+    """Return the device number of the terminal that controls `pid`, or None if it has none, is gone or is hidden."""
+    found = _system.read_stat(pid) if pid > 0 else None
+    return None if found is None else found.terminal or None
+
+
+def environment_marks(pid: int) -> frozenset[str] | None:
+    """Return which of `MARKS` are in the environment that `pid` was started with; None if that cannot be read.
+
+    It is what the process was given at its start, by whoever started it: a mark tells something, its absence nothing.
+    """
+    environ = _system.read_environ(pid) if pid > 0 else None
+    return None if environ is None else MARKS.intersection(environ)
+
+
+def describe(pid: int) -> str:
+    """Return `name (pid N): command line`, shortened, for messages to people. The text is the process's own."""
+    found = _system.read_stat(pid) if pid > 0 else None
+    if found is None:
+        return f"a process that has ended (pid {pid})"
+    command = " ".join(_system.read_command(pid))
+    if len(command) > LONGEST_COMMAND:
+        command = command[: LONGEST_COMMAND - 1] + "…"
+    return f"{found.name} (pid {pid})" + (f": {command}" if command else "")
+
+
+@cache
+def boot_id() -> str:
+    """Return what identifies this run of the machine, and with a `ProcessId` a process for ever.
+
+    "unknown" where the system has no such thing; then processes of different boots cannot be told apart by it.
+    """
+    return _system.read_boot_id() or "unknown"
+
+
+def raise_file_limit(wanted: int = OPEN_FILES) -> int:
+    """Raise this process's limit of open descriptors as far as it may go, up to `wanted`; return what it is now.
+
+    Not simply to the hard limit: that is a thousand million in some containers, and programs that we start inherit it.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return wanted
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    for limit in (most, 10240):  # macOS refuses more than kern.maxfilesperproc, whatever the hard limit says
+        if limit <= soft:
+            break
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+        except (OSError, ValueError):
+            continue
+        return limit
+    return soft
+
+
+def own_process() -> ProcessId:
+    """Return this process."""
+    found = identify(os.getpid())
+    assert found is not None, "a process that runs can see itself"
+    return found
