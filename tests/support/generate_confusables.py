@@ -34,6 +34,8 @@ _HEADER = '''"""Unicode's table of look-alikes (UTS #39), cut to what can be par
 Laws: the data lives only here, and only as `tests/support/generate_confusables.py` makes it. A prototype is followed
 by the code points, in hexadecimal, that are mistaken for it.
 Refuses to know: what it is used for. Nothing is unpacked before the first name or token that is not ASCII.
+Derived from the Unicode data file confusables.txt, copyright Unicode, Inc., under the Unicode License v3
+(https://www.unicode.org/license.txt).
 """
 
 from __future__ import annotations
@@ -74,18 +76,20 @@ def render() -> str:
 
 
 def _pairs() -> dict[int, str]:
-    # The package keeps each pair of the table both ways round and drops which is the prototype. Unicode's prototypes
-    # are never sources, and a source has one prototype, so: several characters, or more than one partner, or the
-    # lower code point.
+    # The package keeps each pair of the table both ways round and drops which one is the prototype. A source has one
+    # prototype and a prototype is never a source, so what has several characters, several partners or a part in a
+    # longer prototype is a prototype. Where that decides nothing, the lower code point is taken: only equality
+    # matters.
     partners = {
         _strip(key): [_strip(entry["c"]) for entry in entries] for key, entries in confusables.confusables_data.items()
     }
+    parts = {char for key in partners if len(key) > 1 for char in key}
     pairs = {}
     for source, targets in partners.items():
-        if len(source) != 1 or len(targets) != 1:
+        if len(source) != 1 or len(targets) != 1 or source in parts:
             continue
         (target,) = targets
-        if len(target) == 1 and len(partners[target]) == 1 and target > source:
+        if len(target) == 1 and len(partners[target]) == 1 and target not in parts and target > source:
             continue
         if _may_be_in_a_name(source) and all(_may_be_in_a_name(char, compatible=True) for char in target):
             pairs[ord(source)] = target

@@ -94,14 +94,12 @@ def skeleton(name: str) -> str:
     """
     if name.isascii():
         return _fold_ascii(name)
-    for _ in range(8):  # settles after two or three: a prototype is never a source, but folding can make one of it
-        before = name
-        name = unicodedata.normalize("NFKD", name)
-        name = "".join([char for char in name if char not in _INVISIBLE and not _is_accent(char)])
-        name = _fold_ascii(name.translate(_prototypes()).casefold())
-        if name == before:
-            break
-    return name
+    looks = _look_once(name)
+    while (
+        looks != name
+    ):  # settles after two or three rounds: a prototype is never a source, but folding can make one of it
+        name, looks = looks, _look_once(looks)
+    return looks
 
 
 def skeletons(name: str) -> tuple[str, ...]:
@@ -176,10 +174,11 @@ def free_name(base: str, taken: Callable[[str], bool], entropy: bytes) -> str:
 
 
 def near_names(wanted: str, names: Iterable[str], limit: int) -> list[str]:
-    """Those of the names that somebody may have meant, best first, at most `limit`. Never a reason to choose one of them.
+    """Those of the names that somebody may have meant, best first, at most `limit`. Never a reason to choose one of
+    them.
 
-    Near is: the same to the eye; or as few slips of the keyboard away as the nearest is (what all names begin with does not
-    count); or one of the two is the other's beginning at a `-`, `_` or `.`.
+    Near is: the same to the eye; or as few slips of the keyboard away as the nearest is (what all names begin with
+    does not count); or one of the two is the other's beginning at a `-`, `_` or `.`.
     """
     wanted = fold_name(wanted[: 2 * MAX_NAME])
     if not wanted:
@@ -241,6 +240,12 @@ def _follow(char: str, room: int) -> tuple[int, str | None]:
     if kind in _KINDS:
         return 0, f"The name holds {_KINDS[kind]} (U+{ord(char):04X})."
     return 0, f"The name holds {char}, which is neither a letter nor a digit nor one of - _ and a full stop."
+
+
+def _look_once(name: str) -> str:
+    # The table first: NFKD makes a Greek sigma of the lunate one, which looks like a `c`.
+    name = unicodedata.normalize("NFKD", unicodedata.normalize("NFD", name).translate(_prototypes()))
+    return _fold_ascii("".join([char for char in name if char not in _INVISIBLE and not _is_accent(char)]).casefold())
 
 
 def _is_accent(char: str) -> bool:
