@@ -1,7 +1,7 @@
 """Accepting connections on any number of listening sockets, whatever the machine runs out of.
 
 Laws: one task serves all listening sockets. A socket whose connections are at their limit is left alone until one of
-them closes; newcomers wait in the kernel's backlog. A failure of one connection, or a lack of descriptors, ends nothing.
+them closes; newcomers wait in the kernel's backlog. A connection that fails, or a lack of descriptors, ends nothing.
 Refuses to know: what is said on a connection, and who may connect.
 """
 

@@ -172,7 +172,7 @@ def _accepts(path: str) -> bool:
 
 def _bind_private(listener: socket.socket, path: str) -> None:
     if sys.platform == "darwin":
-        # The umask is the whole process's, and so a thread's that starts a program just now; there is no other way here.
+        # The umask is the whole process's, and a thread may be starting a program just now; here is no other way.
         before = os.umask(0o177)
         try:
             listener.bind(path)

@@ -115,7 +115,7 @@ def acquire_broker_lock(paths: Paths, version: str, *, wait_s: float = 0.0) -> B
 
 
 def record_runtime_dir(paths: Paths) -> None:
-    """Leave word in the state dir of where the broker runs, for `paths.recorded_runtime_dir`. Only the lock's holder may.
+    """Leave word in the state dir of where the broker runs (`paths.recorded_runtime_dir`). Only the lock's holder may.
 
     The word is a symbolic link, so that it is replaced whole and read in one call. Raises OSError.
     """
