@@ -1,0 +1,31 @@
+"""`xsessionctl check`: what became of a message."""
+
+from __future__ import annotations
+
+import click
+
+from xsessionctl.options import Setup, verb
+from xsessionctl.outcome import conclude
+from xsessionctl.render import lines_of
+from xsessionctl.requests import ask
+
+
+@verb(
+    "check",
+    examples={
+        "xsessionctl check m-5f0c": "one message, with its history",
+        "xsessionctl check": "the last ones you sent",
+    },
+    exits=(3, 7, 9),
+)
+@click.argument("message_id", metavar="[ID]", required=False)
+def command(setup: Setup, *, message_id: str | None) -> int:
+    """What became of a message.
+
+    The answer comes from the store, also after a restart. queued: on disk, nobody has it yet. handed: given to the
+    harness. delivered: there is evidence that it is in front of the model. replied: answered. Only your own are known.
+    """
+    params = {} if message_id is None else {"message_id": message_id}
+    return conclude(
+        lambda: ask("check", params, setup.deadline), lines_of("check", params), setup.sink, as_json=setup.as_json
+    )

@@ -1,0 +1,56 @@
+"""`xsessionctl paths`: where everything is."""
+
+from __future__ import annotations
+
+from xsessionctl.lifecycle import find_paths
+from xsessionctl.options import Setup, verb
+from xsessionctl.outcome import Document, conclude
+from xsessionctl.output import Sink
+from xsessionctl.render import one_line
+
+NAMES = (
+    "runtime_dir",
+    "broker_socket",
+    "lock_file",
+    "session_dir",
+    "state_dir",
+    "store_file",
+    "log_file",
+    "bodies_dir",
+    "config_dir",
+    "config_file",
+    "managed_config",
+)
+
+
+@verb(
+    "paths",
+    examples={
+        "xsessionctl paths": "the files, and which rule put them there",
+        "xsessionctl paths --json | jq -r .log_file": "one of them",
+    },
+    exits=(9,),
+)
+def command(setup: Setup) -> int:
+    """Where every file and socket is, and why there.
+
+    The answer is the same in a login shell, in cron, over ssh and in a service. Nothing is made or changed by asking.
+    """
+    return conclude(_paths, _lines, setup.sink, as_json=setup.as_json)
+
+
+def _paths() -> dict[str, object]:
+    paths = find_paths()
+    return {**{name: getattr(paths, name) for name in NAMES}, "sources": paths.sources, "notes": list(paths.notes)}
+
+
+def _lines(document: Document, sink: Sink) -> list[str]:
+    sources, notes = document["sources"], document["notes"]
+    assert isinstance(sources, dict)
+    assert isinstance(notes, list)
+    width = max(map(len, NAMES))
+    lines = []
+    for name in NAMES:
+        why = sink.paint(f"  ({one_line(sources[name])})", "dim") if name in sources else ""
+        lines.append(f"{name:<{width}}  {one_line(document[name])}{why}")
+    return lines + [one_line(note) for note in notes]

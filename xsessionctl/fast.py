@@ -1,0 +1,159 @@
+"""The near-free way in: the simple forms of `send`, `list`, `check` and `whoami`, without click and without most of
+our own modules.
+
+Laws: says and returns exactly what the full command line does for the same words, which a test compares. What it does
+not know it leaves alone by returning None, before anything was sent. Whatever goes wrong on the way, a missing broker
+included, it hands to the full client together with the request, which may be repeated because a `send` always carries
+a key. Each module that is imported here is felt in every `send` of a shell or a hook
+(docs/decisions/0003-fast-way-in.md). Refuses to know: options with values, words for failures.
+"""
+
+from __future__ import annotations
+
+import sys
+from os import geteuid, urandom
+from time import monotonic
+
+from xsessionctl.lean import READ_SIZE, connect_unix, decode, encode, encode_ascii, limit_wait, peer_uid
+from xsessiond.paths import PathError, resolve_paths
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    Document = Mapping[str, object]
+
+VERBS = frozenset(("send", "list", "check", "whoami"))
+TIMEOUT_S = 15.0
+"""Default deadline of a command. Long enough to start a broker on a machine that is busy with other things."""
+HELLO = '{"jsonrpc":"2.0","id":1,"method":"hello","params":{"protocol":1,"client":"xsessionctl"}}\n'
+"""The greeting; a test holds its number to `limits.PROTOCOL`, whose module need not be imported for it."""
+FINE = frozenset(("queued", "handed", "delivered", "replied"))
+"""States of a sent message whose exit code is 0 whatever else was asked."""
+SENT_WORDS = {
+    "queued": "queued for",
+    "handed": "handed to",
+    "delivered": "delivered to",
+    "replied": "answered by",
+    "held": "held for",
+}
+
+
+def run(words: Sequence[str]) -> int | None:
+    """Does what `words` (without the program's name) ask and returns the exit code, or None if it takes the full
+    command line.
+    """
+    if not words or words[0] not in VERBS:
+        return None
+    verb = words[0]
+    values = [word for word in words[1:] if word != "--json"]
+    as_json = len(values) + 1 < len(words)
+    if any(word[:1] in ("-", "") for word in values):
+        return None
+    if verb == "send":
+        if len(values) < 2:
+            return None  # the text comes from standard input, or is missing
+        params: dict[str, object] = {"to": values[0], "message": " ".join(values[1:]), "key": new_key()}
+    elif verb == "check" and len(values) == 1:
+        params = {"message_id": values[0]}
+    elif not values:
+        params = {}
+    else:
+        return None
+    deadline = monotonic() + TIMEOUT_S
+    answer = _exchange(verb, params, deadline)
+    result = None if answer is None else answer.get("result")
+    if not isinstance(result, dict):
+        return _in_full(verb, params, answer, deadline, as_json=as_json)
+    if as_json:
+        _say(encode_ascii(result))
+    elif verb == "send":
+        _say(sent_line(result))
+    else:
+        _show(verb, params, result)
+    if verb == "send" and result.get("state") not in FINE:
+        from xsessionctl.outcome import send_code
+
+        return send_code(result)
+    return 0
+
+
+def new_key() -> str:
+    """A key for one send, so that repeating it after a lost link cannot deliver it twice."""
+    return "ctl-" + urandom(12).hex()
+
+
+def sent_line(document: Document) -> str:
+    """What a person reads after a `send`."""
+    target, state, notice = document.get("to"), document.get("state"), document.get("notice")
+    if not isinstance(target, dict):
+        target = {}
+    line = f"{SENT_WORDS.get(str(state), f'{state} for')} {target.get('name')} [{target.get('ref')}]"
+    if notice:
+        line += ", " + str(notice).rstrip(".")
+    if not (line.isascii() and line.isprintable()):
+        from xsessiond.core.inert import inert
+
+        line = inert(line, multiline=False)
+    return f"{line} · {document.get('id')}"
+
+
+def _exchange(verb: str, params: Document, deadline: float) -> dict[str, object] | None:
+    """The frame that answers, or None for every kind of trouble."""
+    request = encode({"jsonrpc": "2.0", "id": 2, "method": verb, "params": params})
+    try:
+        link = connect_unix(resolve_paths().broker_socket, deadline)
+        try:
+            if peer_uid(link) not in (None, 0, geteuid()):
+                return None
+            link.sendall(f"{HELLO}{request}\n".encode())
+            data = b""
+            while data.count(b"\n") < 2:
+                limit_wait(link, deadline)
+                more = link.recv(READ_SIZE)
+                if not more:
+                    return None
+                data += more
+        finally:
+            link.close()
+        answer = decode(data.split(b"\n")[1].decode())
+    except (OSError, ValueError, PathError):
+        return None
+    return answer if isinstance(answer, dict) and answer.get("id") == 2 else None
+
+
+def _in_full(verb: str, params: Document, answer: Document | None, deadline: float, *, as_json: bool) -> int:
+    """The same request through the full client, or the refusal that it got already."""
+    from xsessionctl.client import refusal
+    from xsessionctl.outcome import conclude, send_code
+    from xsessionctl.output import Sink
+    from xsessionctl.render import lines_of
+    from xsessionctl.requests import ask, send
+
+    def work() -> Document:
+        if answer is not None:
+            raise refusal(answer)
+        return send(params, deadline) if verb == "send" else ask(verb, params, deadline)
+
+    return conclude(work, lines_of(verb, params), Sink(), as_json=as_json, code=send_code if verb == "send" else None)
+
+
+def _show(verb: str, params: Document, result: Document) -> None:
+    from xsessionctl.output import Sink
+    from xsessionctl.render import lines_of
+
+    sink = Sink()
+    sink.lines(lines_of(verb, params)(result, sink))
+
+
+def _say(line: str) -> None:
+    """One line on standard output; `output.write_text` knows what to do when that fails."""
+    stream = sys.stdout
+    try:
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr] # a replaced stream has none, and goes on below
+        stream.write(line + "\n")
+        stream.flush()
+    except (AttributeError, BrokenPipeError, ValueError):
+        from xsessionctl.output import write_text
+
+        write_text(stream, line + "\n")

@@ -1,0 +1,152 @@
+"""What all verbs have in common: their options, the shape of their help, and the names that the shell completes.
+
+Laws: every verb has an example and says how it exits; a test walks the tree and holds them to it. Refuses to know:
+single verbs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Concatenate, ParamSpec
+
+import click
+from click.shell_completion import CompletionItem
+
+from xsessionctl.client import deadline_in
+from xsessionctl.fast import TIMEOUT_S
+from xsessionctl.output import Sink
+
+EXIT_MEANINGS = {
+    0: "done",
+    1: "internal fault, or the store is not well",
+    2: "usage: wrong words, or nothing that can be sent",
+    3: "not found or not running",
+    4: "ambiguous, moved or taken name",
+    5: "refused, denied or expired",
+    6: "held: a human must decide",
+    7: "no answer in time",
+    8: "rate, duplicate, hops, exchange, or a full queue",
+    9: "no broker",
+    10: "not permitted",
+    11: "bad configuration",
+}
+"""The exit codes of the contract, in words."""
+COMPLETION_S = 0.5
+"""A shell waits no longer than this for names."""
+
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """The common options of one call. timeout: seconds. deadline: its end, on the monotonic clock."""
+
+    sink: Sink
+    as_json: bool
+    timeout: float
+    deadline: float
+
+
+class Verb(click.Command):
+    """A verb of the tree. examples: whole command lines with what they do. exits: codes it can end with, besides 0, 1
+    and 2.
+    """
+
+    examples: tuple[tuple[str, str], ...] = ()
+    exits: tuple[int, ...] = ()
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Examples and exit codes, below the options."""
+        with formatter.section("Examples"):
+            formatter.write_dl(list(self.examples), col_max=46)
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(code), EXIT_MEANINGS[code]) for code in (0, 1, 2, *self.exits)])
+
+
+def verb(
+    name: str, *, examples: dict[str, str], exits: tuple[int, ...] = (), timeout: float = TIMEOUT_S, timed: bool = True
+) -> Callable[[Callable[Concatenate[Setup, P], int]], Verb]:
+    """Makes a function into a verb. It gets a `Setup` first and returns the exit code. timeout: the default deadline
+    in seconds.
+    """
+
+    def decorate(function: Callable[Concatenate[Setup, P], int]) -> Verb:
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> int:
+            as_json, color, seconds = kwargs.pop("as_json"), kwargs.pop("color"), kwargs.pop("timeout", timeout)
+            assert isinstance(as_json, bool)
+            assert isinstance(color, str)
+            assert isinstance(seconds, int | float)
+            return function(Setup(Sink(color), as_json, float(seconds), deadline_in(float(seconds))), *args, **kwargs)
+
+        decorated: Callable[..., int] = call
+        for option in reversed(_common(timeout, timed=timed)):
+            decorated = option(decorated)
+        made = click.command(name, cls=Verb, context_settings={"help_option_names": ["-h", "--help"]})(decorated)
+        common = 3 if timed else 2
+        made.params = made.params[common:] + made.params[:common]  # its own options first in its help
+        made.examples, made.exits = tuple(examples.items()), exits
+        return made
+
+    return decorate
+
+
+def _common(timeout: float, *, timed: bool) -> list[Callable[[Callable[..., int]], Callable[..., int]]]:
+    options: list[Callable[[Callable[..., int]], Callable[..., int]]] = [
+        click.option("--json", "as_json", is_flag=True, help="One JSON document, alone on standard output."),
+        click.option(
+            "--color",
+            type=click.Choice(["auto", "always", "never"]),
+            default="auto",
+            help="auto: on a terminal, unless NO_COLOR is set.",
+        ),
+    ]
+    if timed:
+        options.append(
+            click.option(
+                "--timeout",
+                type=float,
+                callback=between(0.001, 86400),
+                default=timeout,
+                metavar="S",
+                help=f"Give up after S seconds ({timeout:g}).",
+            )
+        )
+    return options
+
+
+def between(least: float, most: float) -> Callable[[click.Context, click.Parameter, float | None], float | None]:
+    """A callback that holds an option to a number of seconds within these bounds."""
+
+    def check(ctx: click.Context, param: click.Parameter, seconds: float | None) -> float | None:
+        if seconds is not None and not least <= seconds <= most:
+            raise click.BadParameter(f"{seconds} is not between {least:g} and {most:g} seconds.", ctx, param)
+        return seconds
+
+    return check
+
+
+def complete_session(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names of live sessions, and their refs once something was typed. No broker is started for it."""
+    from xsessionctl.client import ClientError
+    from xsessionctl.lifecycle import connect_if_running, find_paths
+    from xsessionctl.render import folder, one_line, rows_of
+
+    try:
+        link = connect_if_running(find_paths(), deadline_in(COMPLETION_S))
+        if link is None:
+            return []
+        with link:
+            sessions = rows_of(link.call("list"), "sessions")
+    except ClientError:
+        return []
+    items = []
+    for session in sessions:
+        about = f"{one_line(session.get('state'))}, {folder(session.get('cwd'))}"
+        words = [one_line(session.get("name"))]
+        if incomplete:
+            words.append(one_line(session.get("ref")))
+        items += [CompletionItem(word, help=about) for word in words if word and word.startswith(incomplete)]
+    return items
