@@ -58,7 +58,7 @@ PIECES = [form for tag in TAGS for form in disguises(tag)] + [*OTHERS, *LINE_STA
 HOSTILE = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=8)), max_size=6).map("".join)
 
 
-def render(full: bool = False, **changes: object) -> str:
+def render(*, full: bool = False, **changes: object) -> str:
     return render_envelope(replace(MESSAGE, **changes), nonce=NONCE, full_note=full)  # type: ignore[arg-type]
 
 
@@ -79,12 +79,12 @@ def test_one_message_word_for_word() -> None:
 
 @given(body=HOSTILE, name=HOSTILE, folder=HOSTILE, harness=HOSTILE, path=HOSTILE, by=HOSTILE, full=st.booleans())
 def test_whatever_others_wrote_there_is_one_envelope(
-    body: str, name: str, folder: str, harness: str, path: str, by: str, full: bool
+    body: str, name: str, folder: str, harness: str, path: str, by: str, *, full: bool
 ) -> None:
     """S2, S3: no wrapper token and no guess of the nonce in body, name, folder, harness or path opens or closes
     anything."""
     text = render(
-        full,
+        full=full,
         body=body,
         from_name=name,
         from_folder=folder,
@@ -158,7 +158,7 @@ def test_ages_as_people_say_them(seconds: float, said: str) -> None:
 
 
 @pytest.mark.parametrize("seconds, old", [(3600.0, False), (3601.0, True), (3 * 3600.0, True)])
-def test_an_old_text_says_so_before_it_begins(seconds: float, old: bool) -> None:
+def test_an_old_text_says_so_before_it_begins(seconds: float, *, old: bool) -> None:
     """L7: a text older than an hour at delivery is prefixed with its age."""
     text = render(age_s=seconds)
     assert ("\nWritten " in text) is old
@@ -222,7 +222,7 @@ def test_the_boundary_note(must_say: str) -> None:
 @pytest.mark.parametrize("how", ["tool", "cli", "none"])
 def test_in_full_once_and_in_one_line_after_that(kind: str, how: str) -> None:
     """F5: the note is one short line after the first time, whoever writes."""
-    full, short = (render(full, from_kind=kind, reply_how=how).rsplit("\n", 1)[1] for full in (True, False))
+    full, short = (render(full=full, from_kind=kind, reply_how=how).rsplit("\n", 1)[1] for full in (True, False))
     assert len(short) < 300
     assert len(short) < len(full)
     assert "Note: " in short
@@ -231,7 +231,7 @@ def test_in_full_once_and_in_one_line_after_that(kind: str, how: str) -> None:
 def test_the_users_own_send_has_its_own_words() -> None:
     """12.7: from the user's terminal, not from this conversation."""
     for full in (True, False):
-        text = render(full, from_kind="human", from_id=None, from_ref=None, from_name="ada", can_reply=False)
+        text = render(full=full, from_kind="human", from_id=None, from_ref=None, from_name="ada", can_reply=False)
         (envelope,) = parse_envelopes(text)
         assert envelope.attributes["from"] == "human"
         assert envelope.attributes["from-name"] == "ada"
@@ -242,7 +242,7 @@ def test_the_users_own_send_has_its_own_words() -> None:
 
 
 def test_a_scripts_send_has_its_own_words() -> None:
-    text = render(True, from_kind="script", from_id=None, from_ref=None, from_name="cron", can_reply=False)
+    text = render(full=True, from_kind="script", from_id=None, from_ref=None, from_name="cron", can_reply=False)
     assert parse_envelopes(text)[0].attributes["from"] == "script"
     assert "outside every session" in text
     assert "your user's approval" in text
@@ -259,9 +259,9 @@ def test_a_scripts_send_has_its_own_words() -> None:
         ({"reply_how": "tool", "can_reply": False}, "You cannot answer its sender from here"),
     ],
 )
-def test_how_to_answer_depends_on_what_the_receiver_has(changes: dict[str, object], says: str, full: bool) -> None:
+def test_how_to_answer_depends_on_what_the_receiver_has(changes: dict[str, object], says: str, *, full: bool) -> None:
     """W19: nobody is told to answer with a tool it does not have, or to a sender that cannot be reached."""
-    text = render(full, **changes)
+    text = render(full=full, **changes)
     assert says in text
     assert ("send_message" in text) is ("send_message" in says)
     assert ("xsessionctl" in text) is ("xsessionctl" in says)

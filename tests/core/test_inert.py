@@ -18,14 +18,14 @@ NASTY = (
 TEXTS = st.text(st.one_of(st.sampled_from(NASTY + "aé中👩 \\|"), st.characters()))
 
 
-@given(TEXTS, st.booleans())
-def test_twice_is_once(text: str, multiline: bool) -> None:
+@given(text=TEXTS, multiline=st.booleans())
+def test_twice_is_once(text: str, *, multiline: bool) -> None:
     once = inert(text, multiline=multiline)
     assert inert(once, multiline=multiline) == once
 
 
-@given(TEXTS, st.booleans())
-def test_nothing_acts_and_nothing_hides(text: str, multiline: bool) -> None:
+@given(text=TEXTS, multiline=st.booleans())
+def test_nothing_acts_and_nothing_hides(text: str, *, multiline: bool) -> None:
     """S10: bidi overrides, zero-width characters, C0 and C1 are gone from what is printed, not only category Cc."""
     shown = inert(text, multiline=multiline)
     assert not set(shown) & set(

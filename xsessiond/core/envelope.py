@@ -151,7 +151,7 @@ def render_envelope(msg: EnvelopeInput, *, nonce: str, full_note: bool) -> str:
     notes = _NOTES[msg.from_kind]
     return (
         f'{header}>\n{before}| {body}\n{after}</{_TAG} nonce="{nonce}">\n'
-        f"{notes[0] if full_note else notes[1]} {_how_to_answer(msg, full_note)}"
+        f"{notes[0] if full_note else notes[1]} {_how_to_answer(msg, full=full_note)}"
     )
 
 
@@ -193,7 +193,7 @@ def _from(msg: EnvelopeInput) -> str:
     return f'{parts} from-subagent="true"' if msg.subagent else parts
 
 
-def _how_to_answer(msg: EnvelopeInput, full: bool) -> str:
+def _how_to_answer(msg: EnvelopeInput, *, full: bool) -> str:
     if not msg.can_reply or msg.reply_how == "none":
         if msg.from_kind == "human":
             return "Answer here, in this conversation."

@@ -54,7 +54,7 @@ def inert(text: str, *, multiline: bool) -> str:
         for first, last in _HIDDEN:
             if code <= last:
                 if code >= first:
-                    table[code] = _shown(char, code, multiline)
+                    table[code] = _shown(char, code, multiline=multiline)
                 break
     if not table:
         return text
@@ -63,7 +63,7 @@ def inert(text: str, *, multiline: bool) -> str:
     return text.translate(table)
 
 
-def _shown(char: str, code: int, multiline: bool) -> str:
+def _shown(char: str, code: int, *, multiline: bool) -> str:
     if char == "\n":
         return char if multiline else "\\n"
     if char == "\t":
