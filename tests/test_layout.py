@@ -157,8 +157,11 @@ def test_the_changelog_names_the_version() -> None:
 
 
 def test_the_commands_on_path_are_the_two_of_the_contract() -> None:
-    scripts = tomllib.loads(text_of(Path("pyproject.toml")))["project"]["scripts"]
-    assert scripts == {"xsessiond": "xsessiond.__main__:main", "xsessionctl": "xsessionctl.__main__:main"}
+    project = tomllib.loads(text_of(Path("pyproject.toml")))
+    assert project["project"]["scripts"] == {"xsessiond": "xsessiond.__main__:main"}
+    scripts = project["tool"]["hatch"]["build"]["targets"]["wheel"]["shared-scripts"]
+    assert scripts == {"xsessionctl/bin/xsessionctl": "xsessionctl"}
+    assert text_of(Path("xsessionctl/bin/xsessionctl")).startswith("#!python\n")  # what installers look for and replace
 
 
 HEAVY = ("asyncio", "click", "mcp", "msgspec", "psutil", "rich", "sqlite3", "trio")
