@@ -8,6 +8,7 @@ files, clocks, threads.
 from __future__ import annotations
 
 from collections.abc import Callable
+from traceback import format_exc
 from typing import Any, assert_never
 
 from xsessiond.core import limits
@@ -74,7 +75,7 @@ class Broker:
             w.Rename: (BOTH, intro.rename),
             w.Cancel: (BOTH, sending.cancel),
             w.Register: (RENDEZVOUS, intro.register),
-            w.Inbox: (RENDEZVOUS, questions.inbox),
+            w.Inbox: (BOTH, questions.inbox),
             w.Log: (RENDEZVOUS, questions.read_log),
             w.Attach: (PRIVATE, intro.attach),
             w.Take: (PRIVATE, lambda wire, request, now: delivery.take(wire, own_box(wire), request, now)),
@@ -108,7 +109,7 @@ class Broker:
             case TimePassed():
                 self._time_passed(now)
             case LookedUp():
-                self.core.told(event.ticket, event.found, now)
+                self.core.told(event.ticket, event.found, event.problem, now)
             case NotStored():
                 self._not_stored(event)
             case Restored():
@@ -166,6 +167,13 @@ class Broker:
             handler(wire, frame, now)
         except Refusal as refusal:
             self.core.refuse(wire, frame.id, refusal)
+        except Exception:
+            # Our own bug. What was decided so far is done, so that memory and store agree; everybody else goes on.
+            self.core.log("error", "a bug", method=type(frame).__name__, trace=format_exc(limit=-6))
+            self.core.warn(f"A request ({type(frame).__name__}) met a bug of the broker; the log has more.")
+            self.core.refuse(
+                wire, frame.id, Refusal("internal", "The broker made a mistake with this request.", "See its log.")
+            )
 
     def _no_request(self, wire: Wire, frame: Answer | BadFrame) -> None:
         if isinstance(frame, Answer):

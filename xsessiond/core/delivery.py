@@ -103,7 +103,7 @@ class Delivery:
             nonce=self._core.entropy(8).hex(),
             full_note=shape.full_note,
         )
-        return {**msgspec.to_builtins(shape), "envelope": text}
+        return {**msgspec.json.decode(encode(shape), type=dict[str, object]), "envelope": text}
 
     def acknowledge(self, wire: Wire, box_of: Session, request: Ack, now: Now) -> None:
         """These are in the receiver's context now."""

@@ -6,6 +6,9 @@ behind a `Persist` leaves only after that commit. Refuses to know: how either is
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 from msgspec import Struct
 
 from xsessiond.core.link import Link
@@ -15,9 +18,12 @@ from xsessiond.core.wire import Answer, AnyRequest, BadFrame
 LinkId = int
 
 
-class ProcessId(Struct, frozen=True):
-    """A process that cannot be mistaken for a later one with its pid. start: whatever the system counts, compared only
-    for equality."""
+class ProcessId(NamedTuple):
+    """One process for as long as the machine runs: a pid is used again, a pid with its start is not.
+
+    `start` is in the system's own unit: clock ticks since boot on Linux, microseconds since the epoch on macOS. It is
+    compared and stored (with the boot id), and means nothing else.
+    """
 
     pid: int
     start: int
@@ -77,11 +83,17 @@ class Restored(Struct, frozen=True):
     boot_id: str
 
 
+Found = tuple[MessageRow, Sequence[EventRow]] | MessageRow | Sequence[MessageRow] | None
+"""What the store's answers look like; which one, the question says."""
+
+
 class LookedUp(Struct, frozen=True):
-    """The answer of the store to a `LookUp`. found: what its question returns."""
+    """The answer of the store to a `LookUp`. found: what its question returns; problem: why it could not, in a
+    sentence."""
 
     ticket: int
-    found: object
+    found: Found
+    problem: str | None = None
 
 
 class NotStored(Struct, frozen=True):
@@ -194,7 +206,6 @@ class ReadLog(Struct, frozen=True):
 
 
 Question = FindMessage | FindKey | FindSent | ReadLog
-Found = tuple[MessageRow, list[EventRow]] | MessageRow | list[MessageRow] | None
 
 
 class LookUp(Struct, frozen=True):

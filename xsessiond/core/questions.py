@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from xsessiond.core import limits
 from xsessiond.core.callers import find_caller
-from xsessiond.core.effects import FindMessage, FindSent, ReadLog, SendFrame
+from xsessiond.core.effects import FindMessage, FindSent, Found, ReadLog, SendFrame
 from xsessiond.core.errors import Refusal
 from xsessiond.core.ids import is_message_id
 from xsessiond.core.introductions import Introductions
@@ -103,35 +103,29 @@ class Questions:
         """State and history of one message, or the caller's last sends. From the store: it remembers what the memory
         need not."""
         caller = find_caller(self._core, wire)
-        link, request_id, message_id = wire.link, request.id, request.params.message_id
+        message_id = request.params.message_id
         if message_id is None:
 
-            def list_them(found: object, now: Now) -> None:
-                assert isinstance(found, Sequence)
-                rows = [self._brief(row) for row in found]
-                if (back := self._core.wires.get(link)) is not None:
-                    self._core.answer(back, request_id, {"messages": rows})
+            def list_them(wire: Wire, found: Found, now: Now) -> None:
+                self._core.answer(wire, request.id, {"messages": [self._brief(row) for row in _rows(found)]})
 
-            self._core.ask(FindSent(caller.session.id, limits.RECENT_SENDS), list_them)
+            self._core.ask(wire, request.id, FindSent(caller.session.id, limits.RECENT_SENDS), list_them)
             return
         if not is_message_id(message_id):
             raise _unknown(message_id)
 
-        def tell(found: object, now: Now) -> None:
-            if (back := self._core.wires.get(link)) is not None:
-                self._tell(back, request_id, caller, message_id, found)
+        def tell(wire: Wire, found: Found, now: Now) -> None:
+            self._tell(wire, request.id, caller, message_id, found)
 
-        self._core.ask(FindMessage(message_id), tell)
+        self._core.ask(wire, request.id, FindMessage(message_id), tell)
 
-    def _tell(self, wire: Wire, request_id: RequestId, caller: Caller, message_id: str, found: object) -> None:
+    def _tell(self, wire: Wire, request_id: RequestId, caller: Caller, message_id: str, found: Found) -> None:
         if not isinstance(found, tuple):
-            self._core.refuse(wire, request_id, _unknown(message_id))
-            return
-        row: MessageRow = found[0]
-        events: Sequence[EventRow] = found[1]
+            raise _unknown(message_id)
+        row, events = found
+        assert isinstance(row, MessageRow)
         if caller.is_session and row.sender_id != caller.session.id:
-            self._core.refuse(wire, request_id, _unknown(message_id))
-            return
+            raise _unknown(message_id)
         self._core.answer(wire, request_id, {**self._brief(row), "history": self._history(row, events)})
 
     def _brief(self, row: MessageRow) -> dict[str, object]:
@@ -174,25 +168,21 @@ class Questions:
             since = None if params.since is None else parse_time(params.since)
         except ValueError:
             raise Refusal("usage", f"{params.since!r} is no time.", "Write it as 2026-01-31T12:00:00Z.") from None
-        link, request_id = wire.link, request.id
 
-        def then(found: object, now: Now) -> None:
-            assert isinstance(found, Sequence)
+        def then(wire: Wire, found: Found, now: Now) -> None:
             own = caller.session.id if caller.is_session else None
-            rows = [row for row in found if own is None or own in (row.sender_id, row.target_id)]
+            rows = [row for row in _rows(found) if own is None or own in (row.sender_id, row.target_id)]
             entries = [shape_entry(row, with_text=True) for row in rows]
-            back = self._core.wires.get(link)
-            if back is None:
-                return
             answer = {"entries": entries}
             while entries and len(encode_result(None, answer)) >= limits.MAX_FRAME - 1024:
                 del entries[: max(1, len(entries) // 4)]  # the newest are kept; `since` reads on
-            self._core.answer(back, request_id, answer)
-            if params.follow and not back.following:
-                back.following = True
+            self._core.answer(wire, request.id, answer)
+            if params.follow and not wire.following:
+                wire.following = True
                 self._core.followers += 1
 
-        self._core.ask(ReadLog(max(1, min(params.limit, LOG_MOST)), since, params.thread), then)
+        question = ReadLog(max(1, min(params.limit, LOG_MOST)), since, params.thread)
+        self._core.ask(wire, request.id, question, then)
 
     # -- the broker ------------------------------------------------------------------------------
 
@@ -216,6 +206,11 @@ class Questions:
         }
         if isinstance(request.id, int | str):
             core.out.append(SendFrame(wire.link, encode_result(request.id, answer), urgent=True))
+
+
+def _rows(found: Found) -> list[MessageRow]:
+    assert isinstance(found, Sequence)
+    return [row for row in found if isinstance(row, MessageRow)]
 
 
 def _unknown(message_id: str) -> Refusal:

@@ -6,14 +6,13 @@ true when it leaves. Refuses to know: how the receiver gets it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 
 from xsessiond.core import limits
 from xsessiond.core.callers import find_caller
 from xsessiond.core.delivery import Delivery
-from xsessiond.core.effects import FindKey, FindMessage, Prune
+from xsessiond.core.effects import FindKey, FindMessage, Found, Prune
 from xsessiond.core.errors import Refusal
 from xsessiond.core.introductions import Introductions
 from xsessiond.core.mailbox import Message
@@ -86,9 +85,9 @@ class Sending:
         self._check_promises(params)
         draft = Draft(wire.link, request.id, find_caller(self._core, wire), params, body, size, sha256(data).digest())
         if params.key is not None:
-            self._look_for_key(draft, params.key, now)
+            self._look_for_key(wire, draft, params.key, now)
         elif params.reply_to is not None:
-            self._look_for_original(draft, params.reply_to, now)
+            self._look_for_original(wire, draft, params.reply_to, now)
         else:
             self._address(wire, draft, now)
 
@@ -109,35 +108,34 @@ class Sending:
         if params.key is not None and not 0 < len(params.key) <= limits.MAX_KEY:
             raise Refusal("usage", f"A key has 1 to {limits.MAX_KEY} characters.", "Use a shorter one, such as a UUID.")
 
-    def _look_for_key(self, draft: Draft, key: str, now: Now) -> None:
+    def _look_for_key(self, wire: Wire, draft: Draft, key: str, now: Now) -> None:
         sender = draft.caller.session.id
         known = self._keys.get((sender, key))
         if known is not None and known.id in self._core.messages:
-            self._repeat(draft, known.id, known.state, known.row.sha256, known.target, known.row.target_name)
+            self._repeat(wire, draft, known.id, known.state, known.row.sha256, known.target, known.row.target_name)
             return
 
-        def then(found: object, now: Now) -> None:
+        def then(wire: Wire, found: Found, now: Now) -> None:
             assert found is None or isinstance(found, MessageRow)
-            self._go_on(draft, lambda wire: self._with_key(wire, draft, key, found, now))
+            self._with_key(wire, draft, key, found, now)
 
-        self._core.ask(FindKey(sender, key), then)
+        self._core.ask(wire, draft.request_id, FindKey(sender, key), then)
 
     def _with_key(self, wire: Wire, draft: Draft, key: str, found: MessageRow | None, now: Now) -> None:
         known = self._keys.get((draft.caller.session.id, key))
         if known is not None and known.id in self._core.messages:
-            self._repeat(draft, known.id, known.state, known.row.sha256, known.target, known.row.target_name)
+            self._repeat(wire, draft, known.id, known.state, known.row.sha256, known.target, known.row.target_name)
         elif found is not None:
-            self._repeat(draft, found.id, found.state, found.sha256, found.target_id, found.target_name)
+            self._repeat(wire, draft, found.id, found.state, found.sha256, found.target_id, found.target_name)
         elif draft.params.reply_to is not None:
-            self._look_for_original(draft, draft.params.reply_to, now)
+            self._look_for_original(wire, draft, draft.params.reply_to, now)
         else:
             self._address(wire, draft, now)
 
     def _repeat(
-        self, draft: Draft, message_id: str, state: str, digest: bytes, target_id: str, target_name: str
+        self, wire: Wire, draft: Draft, message_id: str, state: str, digest: bytes, target_id: str, target_name: str
     ) -> None:
         """The same key again: the same message, or another one under a used key."""
-        wire = self._core.wires[draft.link]
         if digest != draft.digest:
             raise Refusal(
                 "key_reused",
@@ -156,17 +154,16 @@ class Sending:
         )
         self._core.answer(wire, draft.request_id, shape)
 
-    def _look_for_original(self, draft: Draft, message_id: str, now: Now) -> None:
+    def _look_for_original(self, wire: Wire, draft: Draft, message_id: str, now: Now) -> None:
         known = self._core.messages.get(message_id)
         if known is not None:
-            self._reply(self._core.wires[draft.link], draft, known, now)
+            self._reply(wire, draft, known, now)
             return
 
-        def then(found: object, now: Now) -> None:
-            row = found[0] if isinstance(found, tuple) else None
-            self._go_on(draft, lambda wire: self._reply(wire, draft, row, now))
+        def then(wire: Wire, found: Found, now: Now) -> None:
+            self._reply(wire, draft, found[0] if isinstance(found, tuple) else None, now)
 
-        self._core.ask(FindMessage(message_id), then)
+        self._core.ask(wire, draft.request_id, FindMessage(message_id), then)
 
     def _reply(self, wire: Wire, draft: Draft, original: MessageRow | Message | None, now: Now) -> None:
         """A reply goes to the session that sent the original, whatever names do meanwhile."""
@@ -357,16 +354,6 @@ class Sending:
                 wire.outstanding = type(wire.outstanding)(
                     (n, other) for n, other in wire.outstanding if other is not message
                 )
-
-    def _go_on(self, draft: Draft, step: Callable[[Wire], None]) -> None:
-        """A later step of a draft, after the store answered: its link may be gone, and it may be refused."""
-        wire = self._core.wires.get(draft.link)
-        if wire is None or self._core.stopping:
-            return
-        try:
-            step(wire)
-        except Refusal as refusal:
-            self._core.refuse(wire, draft.request_id, refusal)
 
     # -- waiting for a reply ------------------------------------------------------------------------------
 

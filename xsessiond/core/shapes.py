@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Raw, Struct
 
-from xsessiond.core.mailbox import Message
+from xsessiond.core.mailbox import FINAL, Message
 from xsessiond.core.records import EventRow, MessageRow
 from xsessiond.core.roster import Session
 from xsessiond.core.times import format_time, format_time_or_none
@@ -155,7 +155,7 @@ def shape_history(row: MessageRow, events: Sequence[EventRow]) -> list[dict[str,
         ("handed", row.handed_at, None),
         ("delivered", row.delivered_at, None),
         ("replied", row.replied_at, None),
-        (row.state, row.ended_at, None),
+        (row.state, row.ended_at if row.state in FINAL else None, None),
     ]
     began_held = any(event.state == "held" for event in events)
     for state, at, rule in columns:

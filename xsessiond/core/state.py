@@ -17,6 +17,7 @@ from xsessiond.core.agenda import Agenda
 from xsessiond.core.effects import (
     CloseLink,
     Effect,
+    Found,
     LookUp,
     Peer,
     Persist,
@@ -106,6 +107,18 @@ class Wait:
     shape: SendShape
 
 
+Continuation = Callable[[Wire, Found, Now], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request that waits for the store."""
+
+    link: int
+    request_id: RequestId
+    then: Continuation
+
+
 class Core:
     """The broker's knowledge. `out` gathers the effects of the event being handled."""
 
@@ -130,7 +143,7 @@ class Core:
         self.pruned_at = 0
         self.out: list[Effect] = []
         self._tickets = 0
-        self._asked: dict[int, Callable[[object, Now], None]] = {}
+        self._asked: dict[int, Asked] = {}
 
     def persist(self, op: Op) -> None:
         """Store this before what follows is sent."""
@@ -167,15 +180,25 @@ class Core:
         """Something a person should see in `status`; the last 20 are kept."""
         self.warnings = [*self.warnings[-19:], text]
 
-    def ask(self, question: Question, then: Callable[[object, Now], None]) -> None:
-        """Asks the store; `then` is called with what it found, as part of a later event."""
+    def ask(self, wire: Wire, request_id: RequestId, question: Question, then: Continuation) -> None:
+        """Asks the store for a request. `then` goes on with what was found, as part of a later event, if the link is
+        still there; it may raise Refusal."""
         self._tickets += 1
-        self._asked[self._tickets] = then
+        self._asked[self._tickets] = Asked(wire.link, request_id, then)
         self.out.append(LookUp(self._tickets, question))
 
-    def told(self, ticket: int, found: object, now: Now) -> None:
-        """The store's answer to a question."""
-        self._asked.pop(ticket)(found, now)
+    def told(self, ticket: int, found: Found, problem: str | None, now: Now) -> None:
+        """The store's answer to a question, or why there is none."""
+        asked = self._asked.pop(ticket)
+        wire = self.wires.get(asked.link)
+        if wire is None or self.stopping:
+            return
+        try:
+            if problem is not None:
+                raise Refusal("internal", f"The store could not be read: {problem}", "See xsessionctl status.")
+            asked.then(wire, found, now)
+        except Refusal as refusal:
+            self.refuse(wire, asked.request_id, refusal)
 
     def owner_of(self, session_id: str) -> Session | None:
         """The session, or the human's box, that this id belongs to."""

@@ -1,7 +1,8 @@
 """What the broker asks of a store: to keep operations, and the reads that it cannot answer from memory.
 
-Laws: the broker never reads the store to decide about what is live; it loads that once, at the start. Operations of one `commit` are
-one transaction. Times are wall-clock milliseconds since the epoch. Refuses to know: SQL, threads, when a commit is due.
+Laws: the broker never reads the store to decide about what is live; it loads that once, at the start. Operations of
+one `commit` are one transaction. Times are wall-clock milliseconds since the epoch. Refuses to know: SQL, threads,
+when a commit is due.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ __all__ = [
 
 
 WAITING_STATES: Final = ("queued", "held", "handed")
-"""A message in one of these still waits: it is loaded at the start and never pruned. In every other state it has ended."""
+"""A message in one of these still waits: it is loaded at the start and never pruned. In every other state it has
+ended."""
 
 CLOCKED_STATES: Final = ("handed", "delivered", "replied")
 """States with a time column of their own, `<state>_at`."""
@@ -63,7 +65,8 @@ class Integrity(msgspec.Struct, frozen=True):
 
 
 class StoreError(Exception):
-    """The store could not do it. transient: trying again later may help (locked, I/O, full). The sentence is for people."""
+    """The store could not do it. transient: trying again later may help (locked, I/O, full). The sentence is for
+    people."""
 
     def __init__(self, text: str, *, transient: bool) -> None:
         super().__init__(text)
@@ -75,13 +78,15 @@ class StoreNewer(StoreError):
 
 
 class Store(Protocol):
-    """One writer. `commit` is called from one thread at a time; `read_*` and `checkpoint` may run in other threads beside it."""
+    """One writer. `commit` is called from one thread at a time; `read_*` and `checkpoint` may run in other threads
+    beside it."""
 
     def load(self) -> Snapshot:
         """What is live. Raises StoreError."""
 
     def commit(self, ops: Sequence[Op]) -> None:
-        """All of them or none, durable when it returns. Raises StoreError: nothing was stored, the same ops may be tried again."""
+        """All of them or none, durable when it returns. Raises StoreError: nothing was stored, the same ops may be
+        tried again."""
 
     def checkpoint(self) -> None:
         """Moves the log into the main file without stopping the writer. From its own thread."""
@@ -102,7 +107,8 @@ class Store(Protocol):
         """Messages, oldest first: the last `limit` of those that match."""
 
     def prune(self, *, older_than_ms: int) -> int:
-        """Deletes final messages and ended sessions without mail that are older. Never what is not final. Returns how many messages."""
+        """Deletes final messages and ended sessions without mail that are older. Never what is not final. Returns how
+        many messages."""
 
     def check(self) -> Integrity:
         """A full integrity check."""

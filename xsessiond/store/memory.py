@@ -1,6 +1,6 @@
-"""A store that keeps nothing over its own end: the same contract in dictionaries, for tests and for measuring without a disk.
+"""A store that keeps nothing over its own end: the same contract in dictionaries, for tests and for measuring.
 
-Laws: tests/store/test_contract.py and test_agreement.py hold it to the same answers as the real one. A commit costs next to nothing.
+Laws: the tests of the store hold it to the answers of the real one. A commit costs next to nothing; reads pay for it.
 Refuses to know: files.
 """
 
@@ -45,7 +45,7 @@ class MemoryStore:
         self._pairs: dict[tuple[str, str], int] = {}
         self._next_seq = 1
 
-    # ------------------------------------------------------------------------------------------------------------- writing
+    # -- writing ------------------------------------------------------------------------------------------------------
 
     def commit(self, ops: Sequence[Op]) -> None:
         """See `Store.commit`."""
@@ -127,7 +127,7 @@ class MemoryStore:
         """There is no log."""
         return 0
 
-    # ------------------------------------------------------------------------------------------------------------- reading
+    # -- reading ------------------------------------------------------------------------------------------------------
 
     def load(self) -> Snapshot:
         """See `Store.load`."""
@@ -186,13 +186,13 @@ class MemoryStore:
     def close(self) -> None:
         """See `Store.close`."""
 
-    # ------------------------------------------------------------------------------------------------------------- the rest
+    # -- the rest -----------------------------------------------------------------------------------------------------
 
     def _rows(self) -> list[MessageRow]:
         return [self._current(seq) for seq in sorted(self._messages)]
 
     def _current(self, seq: int) -> MessageRow:
-        """The message with its marks applied: putting them together here, and not in `commit`, is what keeps that cheap."""
+        """The message with its marks applied: that this is done here is what keeps `commit` cheap."""
         row = self._messages[seq]
         marks = self._marks.get(seq)
         if not marks:

@@ -1,16 +1,19 @@
 """The store on SQLite: one file in WAL mode, one writer, a reader and a checkpointer beside it.
 
-Laws: transactions are explicit; a commit is BEGIN IMMEDIATE … COMMIT or nothing; every failure is a StoreError and leaves the files as they
-were. One connection writes, under `_writing`; one reads, under `_reading`; one checkpoints, under `_checkpointing`. Where more than one is
-taken, it is in the order checkpointing, writing, reading. Refuses to know: why something is stored, when a commit is due.
+Laws: transactions are explicit; every failure is a StoreError and leaves the files as they were. One connection writes,
+under `_writing`; one reads, under `_reading`; one checkpoints, under `_checkpointing`. Who takes several takes them in
+the order checkpointing, writing, reading. Refuses to know: why something is stored, when a commit is due.
 
-The log and its checkpoints. SQLite's own checkpoint lands on whoever commits (milliseconds), so it is off, and `checkpoint` moves the log
-from a thread of its own. Beside a busy writer the log is never empty for the moment that SQLite needs to start it again at its
-beginning, and would grow for ever; past `LOG_CAP` the last bit is therefore moved while the writer waits. And SQLite before 3.51.3 can lose
-commits when a checkpoint *begins* on a log that is wholly moved just while a commit starts that log again (sqlite.org/wal.html, "the
-WAL-reset bug"). So a checkpoint runs beside the writer only when something was inserted since the last one ended: then the log is not
-wholly moved, no commit can start it again before this checkpoint has done its work, and the race has no room. Else it takes the writer's
-place for the little that is left.
+The log and its checkpoints. SQLite's own checkpoint lands on whoever commits, for milliseconds, so it is off, and
+`checkpoint` moves the log from another thread. Two things need care:
+
+- Beside a busy writer the log is never wholly moved at the moment when SQLite could start it again at its beginning,
+  and would grow for ever. Past `LOG_CAP` the last bit is therefore moved while the writer waits.
+- SQLite before 3.51.3 can lose commits when a checkpoint begins on a log that is wholly moved already, just while a
+  commit starts that log again ("the WAL-reset bug", https://sqlite.org/wal.html#walresetbug). So a checkpoint runs
+  beside the writer only when a row was inserted since the last one ended: then part of the log is not moved, no commit
+  can start it again before this checkpoint has done its work, and the race has no room. Otherwise the writer waits for
+  the little that is left.
 """
 
 from __future__ import annotations
@@ -27,9 +30,9 @@ from urllib.parse import quote
 from xsessiond.store import sqlite_reads as reads
 from xsessiond.store.contract import EventRow, Integrity, MessageRow, Op, Snapshot, StoreError, StoreNewer
 from xsessiond.store.schema import APPLICATION_ID, OLDEST_SQLITE, VERSION, apply_migration
-from xsessiond.store.sqlite_errors import FAILURES, translate_error, translated_errors
+from xsessiond.store.sqlite_errors import Transaction, translated_errors
 from xsessiond.store.sqlite_files import prepare_files
-from xsessiond.store.sqlite_writes import Written, delete_ended_sessions, delete_messages, prunable, write_ops
+from xsessiond.store.sqlite_writes import delete_ended_sessions, delete_messages, find_prunable, write_ops
 
 Durability = Literal["full", "normal"]
 
@@ -52,7 +55,7 @@ class SqliteStore:
     """A `Store` in the file `path`, made if missing (0600, its directory 0700).
 
     durability: `full` survives a power cut, `normal` a kill at any point. full_fsync: ask macOS for a real flush of the disk's cache.
-    Raises StoreError when the file cannot be used, StoreNewer when a newer version wrote it; the file is then as it was.
+    Raises StoreError when the file cannot be used, StoreNewer when a newer version wrote it; either leaves it alone.
     """
 
     def __init__(self, path: str | os.PathLike[str], durability: Durability, *, full_fsync: bool = False) -> None:
@@ -75,7 +78,7 @@ class SqliteStore:
                 self._migrate()
                 self._reader = self._connect(durability, full_fsync, READER_CACHE_KIB, BUSY_MS)
                 self._reader.execute("PRAGMA query_only = ON")
-                # It never waits for a reader: it would make the writer wait with it. What it could not move, the next one will.
+                # It never waits for a reader, because the writer may be waiting for it; the next one moves the rest.
                 self._checkpointer = self._connect(durability, full_fsync, READER_CACHE_KIB, 0)
         except BaseException:
             self.close()
@@ -102,10 +105,15 @@ class SqliteStore:
             ("cache_size", -cache_kib),
             ("mmap_size", 0),
             ("temp_store", "MEMORY"),
+            ("secure_delete", "ON"),  # what was pruned is gone from the file, as far as SQLite can see to it
             ("trusted_schema", 0),
         ):
             db.execute(f"PRAGMA {name} = {value}")
         return db
+
+    def _connect_to_look(self) -> sqlite3.Connection:
+        uri = f"file:{quote(self.path)}?mode=ro"
+        return sqlite3.connect(uri, uri=True, timeout=BUSY_MS / 1000, isolation_level=None)
 
     def _refuse_other(self) -> None:
         """Looks at a file through a connection that cannot write, so that a newer store stays as its own version left it."""
@@ -133,50 +141,41 @@ class SqliteStore:
     def _migrate(self) -> None:
         (version,) = self._writer.execute("PRAGMA user_version").fetchone()
         for number in range(version, VERSION):
-            self._transact(partial(apply_migration, version=number), 1)
+            with Transaction(self._writer, self.path) as db:
+                apply_migration(db, number)
 
-    # ------------------------------------------------------------------------------------------------------------- writing
+    # -- writing ------------------------------------------------------------------------------------------------------
 
     def commit(self, ops: Sequence[Op]) -> None:
         """See `Store.commit`."""
         if not ops:
             return
-        self._transact(partial(write_ops, ops=ops), len(ops))
+        with self._writing:
+            with Transaction(self._writer, self.path) as db:
+                size, inserted = write_ops(db, ops)
+            self._count_log(len(ops), size)
+            if inserted:
+                self._inserted = True
 
     def prune(self, *, older_than_ms: int) -> int:
         """See `Store.prune`. In short transactions, so that commits go on between them."""
         deleted, after = 0, 0
-        while seqs := self._read(partial(prunable, older_than_ms=older_than_ms, after=after, limit=PRUNE_BATCH)):
-            self._transact(partial(delete_messages, seqs=seqs), len(seqs))
+        while seqs := self._read(partial(find_prunable, older_than_ms=older_than_ms, after=after, limit=PRUNE_BATCH)):
+            with self._writing:
+                with Transaction(self._writer, self.path) as db:
+                    delete_messages(db, seqs)
+                self._count_log(len(seqs), 0)
             deleted, after = deleted + len(seqs), seqs[-1]
-        self._transact(partial(delete_ended_sessions, older_than_ms=older_than_ms), 1)
+        with self._writing:
+            with Transaction(self._writer, self.path) as db:
+                delete_ended_sessions(db, older_than_ms)
+            self._count_log(1, 0)
         return deleted
 
-    def _transact(self, work: Callable[[sqlite3.Connection], Written], rows: int) -> None:
-        db = self._writer
-        with self._writing:
-            try:
-                db.execute("BEGIN IMMEDIATE")
-                size, inserted = work(db)
-                db.execute("COMMIT")
-            except BaseException as problem:
-                self._roll_back()
-                if isinstance(problem, FAILURES):
-                    raise translate_error(self.path, problem) from problem
-                raise
-            self._logged += _COMMIT_LOG_BYTES + _ROW_LOG_BYTES * rows + size
-            if inserted:
-                self._inserted = True
+    def _count_log(self, rows: int, size: int) -> None:
+        self._logged += _COMMIT_LOG_BYTES + _ROW_LOG_BYTES * rows + size
 
-    def _roll_back(self) -> None:
-        # Some errors have rolled back already, and one that happens here adds nothing to the one that is being told.
-        try:
-            if self._writer.in_transaction:
-                self._writer.execute("ROLLBACK")
-        except sqlite3.Error:
-            pass
-
-    # ----------------------------------------------------------------------------------------------------------------- log
+    # -- log ----------------------------------------------------------------------------------------------------------
 
     def checkpoint(self) -> None:
         """See `Store.checkpoint`. Where something foreign keeps it from moving all, the next one goes on."""
@@ -190,7 +189,7 @@ class SqliteStore:
                         begin = self._logged
                         self._move_log("RESTART")
             finally:
-                # Under the lock, so that a commit which this checkpoint has moved cannot say later that it inserted something.
+                # Under the lock: a commit that this one has moved shall not say afterwards that it inserted a row.
                 with self._writing:
                     self._inserted = False
             self._moved = begin
@@ -208,7 +207,7 @@ class SqliteStore:
         except OSError:
             return 0
 
-    # ------------------------------------------------------------------------------------------------------------- reading
+    # -- reading ------------------------------------------------------------------------------------------------------
 
     def load(self) -> Snapshot:
         """See `Store.load`."""
@@ -250,8 +249,8 @@ class SqliteStore:
         if faults:
             return Integrity(
                 ok=False,
-                detail=f"The store {self.path} is damaged ({faults[0]}). Nothing was deleted; stop the broker, keep a copy of the file, "
-                "then move it away.",
+                detail=f"The store {self.path} is damaged ({faults[0]}). "
+                "Nothing was deleted; stop the broker, keep a copy of the file, then move it away.",
             )
         return Integrity(ok=True, detail=f"The store {self.path} is sound.")
 
@@ -264,7 +263,3 @@ class SqliteStore:
                     self._connections.pop().close()
                 except sqlite3.Error:
                     pass
-
-
-def _as_uri(path: str) -> str:
-    return "file:" + quote(path)

@@ -1,17 +1,21 @@
 """The store's files: made private, and refused when they are not ours.
 
-Laws: nothing that exists is replaced or followed through a symbolic link; what we make is 0600 in a 0700 directory whatever the umask.
-A file is never opened here once SQLite may have it open in this process: closing it would give up SQLite's locks.
+Laws: nothing that exists is replaced, or followed through a symbolic link; what we make is 0600 in a 0700 directory,
+whatever the umask. A file that exists is looked at and never opened here: closing it would give up the locks that
+SQLite may hold on it in this process.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+from typing import Final
 
 from xsessiond.store.contract import StoreError
 
-SUFFIXES = ("", "-wal", "-shm")
+_LASTING: Final = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
+SUFFIXES: Final = ("", "-wal", "-shm")
 """Of the main file, the log and the log's index."""
 
 
@@ -36,7 +40,7 @@ def prepare_files(path: str) -> bool:
         raise StoreError(
             f"The store {path} could not be opened ({problem.strerror or problem}). "
             "Check that its directory exists and that this user may write there.",
-            transient=True,
+            transient=problem.errno not in _LASTING,
         ) from problem
     return found.st_size > 0
 
@@ -53,7 +57,8 @@ def _prepare_directory(directory: str) -> None:
         )
     if found.st_uid != os.geteuid():
         raise StoreError(
-            f"{directory} belongs to another user (uid {found.st_uid}), so the store is not kept there. Use a directory of your own.",
+            f"{directory} belongs to another user (uid {found.st_uid}), so the store is not kept there. "
+            "Use a directory of your own.",
             transient=False,
         )
     if found.st_mode & 0o022:
@@ -87,6 +92,7 @@ def _refuse_foreign(path: str) -> None:
         raise StoreError(f"{path} is not a plain file, so it cannot be the store. Move it away.", transient=False)
     if found.st_uid != os.geteuid():
         raise StoreError(
-            f"{path} belongs to another user (uid {found.st_uid}), so it is not opened. Move it away or change its owner.",
+            f"{path} belongs to another user (uid {found.st_uid}), so it is not opened. "
+            "Move it away or change its owner.",
             transient=False,
         )

@@ -1,7 +1,7 @@
 """The questions that the broker asks of SQLite, each one statement on a connection that it is given.
 
-Laws: nothing here writes; what is returned is complete, so that no read transaction outlives a call. Raises sqlite3's own errors, which
-the store translates.
+Laws: nothing here writes; what is returned is complete, so that no read transaction outlives a call. Raises sqlite3's
+own errors, which the store translates.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ _PAIR_SEQS: Final = """
         SELECT coalesce(sender_id, sender_kind) AS sender, target_id, pair_seq FROM message
         UNION ALL SELECT sender, target_id, pair_seq FROM pair
     )
-    WHERE target_id IN (SELECT id FROM session) AND (sender IN ('human', 'script') OR sender IN (SELECT id FROM session))
+    WHERE target_id IN (SELECT id FROM session)
+        AND (sender IN ('human', 'script') OR sender IN (SELECT id FROM session))
     GROUP BY sender, target_id ORDER BY sender, target_id"""
 
 
@@ -46,7 +47,7 @@ def load_snapshot(db: sqlite3.Connection) -> Snapshot:
         return Snapshot(
             sessions=[
                 _session(row) for row in db.execute(f"SELECT {_SESSION_COLUMNS} FROM session ORDER BY started_at, id")
-            ],  # noqa: S608
+            ],
             messages=_messages(db.execute(f"{_MESSAGES} WHERE m.state IN ({WAITING}) ORDER BY m.seq")),
             pins=[
                 PutPin(*row)

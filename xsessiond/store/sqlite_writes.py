@@ -1,7 +1,7 @@
 """The statements that change something, each within the caller's transaction.
 
-Laws: operations are written in their order; neighbours of one kind go through one prepared statement. Raises sqlite3's own errors, which
-the store translates.
+Laws: all operations of a kind go through one prepared statement, in their order; no kind depends on the order of
+another, but that a message is put before it is marked. Raises sqlite3's own errors, which the store translates.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
-from operator import itemgetter
 from typing import Final
 
 from msgspec.structs import astuple
@@ -20,7 +19,6 @@ from xsessiond.store.contract import (
     DropPins,
     DropReceipts,
     MarkMessage,
-    MessageRow,
     Op,
     PutMessage,
     PutPin,
@@ -28,48 +26,111 @@ from xsessiond.store.contract import (
     PutSession,
     SessionRow,
 )
-from xsessiond.store.schema import CONTENT_COLUMNS, MESSAGE_COLUMNS
+from xsessiond.store.schema import CONTENT_COLUMNS
 from xsessiond.store.sqlite_reads import WAITING, next_seq
 
+# Python's sqlite3 binds None and bytes by way of its adapters, at five times the cost of a string (a third of a whole
+# insert). What may be None is therefore bound as an empty blob, which equals no text and no number, and made NULL in
+# the statement; a hash is bound as a bytearray.
+_NULL: Final = bytearray()
 
-def _insert(table: str, columns: Sequence[str], verb: str = "INSERT") -> str:
+
+def _insert(table: str, columns: Sequence[str], nullable: Sequence[str] = (), verb: str = "INSERT") -> str:
     names = ", ".join(f'"{name}"' for name in columns)
-    return f"{verb} INTO {table} ({names}) VALUES ({', '.join('?' * len(columns))})"
+    values = ", ".join("nullif(?, x'')" if name in nullable else "?" for name in columns)
+    return f"{verb} INTO {table} ({names}) VALUES ({values})"
 
 
-_FIELDS: Final = MessageRow.__struct_fields__
-_TO_MESSAGE: Final = itemgetter(*map(_FIELDS.index, MESSAGE_COLUMNS))
-_TO_CONTENT: Final = itemgetter(*map(_FIELDS.index, CONTENT_COLUMNS))
-_BODY_SIZE: Final = itemgetter(_FIELDS.index("bytes"))
-_PUT_MESSAGE: Final = _insert("message", MESSAGE_COLUMNS)
-_PUT_CONTENT: Final = _insert("content", CONTENT_COLUMNS)
-_PUT_SESSION: Final = _insert("session", SessionRow.__struct_fields__, "REPLACE")
-_PUT_PIN: Final = _insert("pin", PutPin.__struct_fields__, "REPLACE")
+_PUT_MESSAGE: Final = _insert(
+    "message",
+    ("seq", "state", "sender_kind", "sender_id", "target_id", "key", "pair_seq", "sent_at", "expires_at"),
+    nullable=("sender_id", "key", "expires_at"),
+)
+_PUT_CONTENT: Final = _insert(
+    "content", CONTENT_COLUMNS, nullable=("sender_harness", "sender_cwd", "summary", "reply_to")
+)
+_PUT_TIMES: Final = "UPDATE message SET handed_at = ?, delivered_at = ?, replied_at = ?, ended_at = ? WHERE seq = ?"
+_PUT_SESSION: Final = _insert("session", SessionRow.__struct_fields__, verb="REPLACE")
+_PUT_PIN: Final = _insert("pin", PutPin.__struct_fields__, verb="REPLACE")
 _PUT_RECEIPT: Final = _insert("receipt", PutReceipt.__struct_fields__)
 _PUT_EVENT: Final = _insert("event", ("seq", "at", "state", "by", "rule"))
-# One statement for every state keeps the order of marks; a time that is set stays.
-_MARK: Final = """UPDATE message SET state = ?, handed_at = coalesce(handed_at, ?), delivered_at = coalesce(delivered_at, ?),
-    replied_at = coalesce(replied_at, ?), ended_at = coalesce(ended_at, ?) WHERE seq = ?"""
+_NOT_YET: Final = (None, None, None, None)
+# One statement for every state keeps marks in their order. A time that is set stays.
+_MARK: Final = """UPDATE message SET state = ?, handed_at = coalesce(handed_at, nullif(?, x'')),
+    delivered_at = coalesce(delivered_at, nullif(?, x'')), replied_at = coalesce(replied_at, nullif(?, x'')),
+    ended_at = coalesce(ended_at, nullif(?, x'')) WHERE seq = ?"""
 
 
-Written = tuple[int, bool]
-"""What a transaction tells: the bytes of the bodies in it, and whether a row was inserted that was not there before."""
-
-
-def write_ops(db: sqlite3.Connection, ops: Sequence[Op]) -> Written:
-    """Writes them all."""
+def write_ops(db: sqlite3.Connection, ops: Sequence[Op]) -> tuple[int, bool]:
+    """Writes them all. Returns the bytes of the bodies in it, and whether a row came that was not there before."""
     size, inserted = 0, False
-    for kind, group in groupby(ops, type):
+    for kind, group in groupby(sorted(ops, key=_rank), type):
         size += _WRITERS[kind](db, group)
         inserted = inserted or kind is PutMessage or kind is PutReceipt
     return size, inserted
 
 
+# By table, so that a mixed batch falls into few runs; of one table, what puts and what drops stays in its order.
+_RANKS: Final[dict[type[Op], int]] = {
+    PutSession: 0,
+    PutMessage: 1,
+    MarkMessage: 2,
+    PutPin: 3,
+    DropPins: 3,
+    PutReceipt: 4,
+    DropReceipts: 4,
+}
+
+
+def _rank(op: Op) -> int:
+    return _RANKS[type(op)]
+
+
 def _put_messages(db: sqlite3.Connection, ops: Iterable[PutMessage]) -> int:
-    rows = [astuple(op.row) for op in ops]
-    db.executemany(_PUT_MESSAGE, map(_TO_MESSAGE, rows))
-    db.executemany(_PUT_CONTENT, map(_TO_CONTENT, rows))
-    return sum(map(_BODY_SIZE, rows))
+    messages, contents, times, size = [], [], [], 0
+    for op in ops:
+        row = op.row
+        messages.append(
+            (
+                row.seq,
+                row.state,
+                row.sender_kind,
+                _NULL if row.sender_id is None else row.sender_id,
+                row.target_id,
+                _NULL if row.key is None else row.key,
+                row.pair_seq,
+                row.sent_at,
+                _NULL if row.expires_at is None else row.expires_at,
+            )
+        )
+        contents.append(
+            (
+                row.seq,
+                row.id,
+                row.sender_name,
+                _NULL if row.sender_harness is None else row.sender_harness,
+                _NULL if row.sender_cwd is None else row.sender_cwd,
+                row.target_name,
+                row.bytes,
+                bytearray(row.sha256),
+                _NULL if row.summary is None else row.summary,
+                _NULL if row.reply_to is None else row.reply_to,
+                row.thread,
+                row.hop,
+                row.mode,
+                row.rule,
+                row.body,
+            )
+        )
+        size += row.bytes
+        later = (row.handed_at, row.delivered_at, row.replied_at, row.ended_at)
+        if later != _NOT_YET:
+            times.append((*later, row.seq))
+    db.executemany(_PUT_MESSAGE, messages)
+    db.executemany(_PUT_CONTENT, contents)
+    if times:
+        db.executemany(_PUT_TIMES, times)
+    return size
 
 
 def _mark_messages(db: sqlite3.Connection, ops: Iterable[MarkMessage]) -> int:
@@ -79,10 +140,10 @@ def _mark_messages(db: sqlite3.Connection, ops: Iterable[MarkMessage]) -> int:
         marks.append(
             (
                 state,
-                at if state == "handed" else None,
-                at if state == "delivered" else None,
-                at if state == "replied" else None,
-                None if state in WAITING_STATES else at,
+                at if state == "handed" else _NULL,
+                at if state == "delivered" else _NULL,
+                at if state == "replied" else _NULL,
+                _NULL if state in WAITING_STATES else at,
                 op.seq,
             )
         )
@@ -118,7 +179,7 @@ _WRITERS: Final[dict[type[Op], Callable[..., int]]] = {
 }
 
 
-def prunable(db: sqlite3.Connection, older_than_ms: int, after: int, limit: int) -> list[int]:
+def find_prunable(db: sqlite3.Connection, older_than_ms: int, after: int, limit: int) -> list[int]:
     """The next messages past `after`, by seq, that ended before that time."""
     rows = db.execute(
         f"SELECT seq FROM message WHERE seq > ? AND ended_at < ? AND state NOT IN ({WAITING}) ORDER BY seq LIMIT ?",  # noqa: S608
@@ -127,7 +188,7 @@ def prunable(db: sqlite3.Connection, older_than_ms: int, after: int, limit: int)
     return [seq for (seq,) in rows]
 
 
-def delete_messages(db: sqlite3.Connection, seqs: Sequence[int]) -> Written:
+def delete_messages(db: sqlite3.Connection, seqs: Sequence[int]) -> None:
     """Deletes them with their events; what counts on stays: the next seq, and how far each pair had counted."""
     one = [(seq,) for seq in seqs]
     db.execute("REPLACE INTO meta (name, value) VALUES ('next_seq', ?)", (next_seq(db),))
@@ -139,10 +200,9 @@ def delete_messages(db: sqlite3.Connection, seqs: Sequence[int]) -> Written:
     )
     for table in ("event", "content", "message"):
         db.executemany(f"DELETE FROM {table} WHERE seq = ?", one)  # noqa: S608 - one of three constants
-    return 0, False
 
 
-def delete_ended_sessions(db: sqlite3.Connection, older_than_ms: int) -> Written:
+def delete_ended_sessions(db: sqlite3.Connection, older_than_ms: int) -> None:
     """Deletes sessions that ended before that time and have no waiting mail, with their pins, receipts and counters."""
     db.execute(
         f"""DELETE FROM session WHERE NOT live AND coalesce(ended_at, last_seen_at) < ?
@@ -153,4 +213,3 @@ def delete_ended_sessions(db: sqlite3.Connection, older_than_ms: int) -> Written
     db.execute(f"DELETE FROM pin WHERE sender_id {gone}")  # noqa: S608 - constants
     db.execute(f"DELETE FROM receipt WHERE session_id {gone}")  # noqa: S608 - constants
     db.execute(f"DELETE FROM pair WHERE target_id {gone} OR (sender {gone} AND sender NOT IN ('human', 'script'))")  # noqa: S608
-    return 0, False

@@ -1,0 +1,142 @@
+"""The program: command line → settings → one running broker. The one place that knows every room."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import socket
+import sys
+
+import trio
+
+from xsessiond import __version__
+from xsessiond.config import Config, load_config
+from xsessiond.core.broker import Broker
+from xsessiond.core.effects import HealthChanged
+from xsessiond.core.state import CoreSettings, Identity
+from xsessiond.core.times import Now
+from xsessiond.io.listener import BadListener, ListeningSocket, PathInUse, adopt_listeners, bind_listener
+from xsessiond.io.lock import AlreadyRunning, BrokerLock, acquire_broker_lock
+from xsessiond.io.logs import Log
+from xsessiond.io.processes import raise_file_limit
+from xsessiond.io.runtime_dir import make_directories
+from xsessiond.io.sdnotify import take_service_manager
+from xsessiond.io.service import Service
+from xsessiond.paths import PathError, Paths, resolve_paths
+from xsessiond.store.contract import Store, StoreError
+from xsessiond.store.memory import MemoryStore
+from xsessiond.store.sqlite import SqliteStore
+
+EXIT_ALREADY_RUNNING = 0
+EXIT_INTERNAL, EXIT_UNUSABLE = 1, 9
+
+
+class Entropy:
+    """Random bytes from the system, a few kilobytes at a time: a system call for each message's id would be a tenth of
+    its cost."""
+
+    __slots__ = ("_at", "_pool")
+
+    def __init__(self) -> None:
+        self._pool, self._at = b"", 0
+
+    def __call__(self, count: int) -> bytes:
+        """`count` bytes that were never given out before."""
+        start = self._at
+        end = start + count
+        if end > len(self._pool):
+            self._pool = os.urandom(4096)
+            start, end = 0, count
+        self._at = end
+        return self._pool[start:end]
+
+
+def parse_arguments(argv: list[str]) -> argparse.Namespace:
+    """The command line. Exits by itself for --help, --version and what it does not know."""
+    parser = argparse.ArgumentParser(
+        prog="xsessiond",
+        description="The broker. Your login or its first client starts it; talk to it with xsessionctl.",
+    )
+    parser.add_argument("--version", action="version", version=f"xsessiond {__version__}")
+    parser.add_argument("--verbose", action="store_true", help="log what happens, not only what is wrong")
+    parser.add_argument("--without-store", action="store_true", help="keep nothing: for measurements only")
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the broker until it is stopped. Returns the exit status: 0 stopped or another runs, 9 cannot run, 1 our own
+    fault."""
+    arguments = parse_arguments(sys.argv[1:] if argv is None else argv)
+    os.umask(0o077)
+    manager = take_service_manager()
+    try:
+        paths = resolve_paths()
+        make_directories(paths)
+        lock = acquire_broker_lock(paths, __version__)
+        rendezvous, inherited = _open_rendezvous(paths, lock)
+        config = load_config(paths.config_file)
+        store: Store = MemoryStore() if arguments.without_store else _open_store(paths, config)
+    except AlreadyRunning as found:
+        return _fail(EXIT_ALREADY_RUNNING, str(found))
+    except PathError as problem:
+        return _fail(EXIT_UNUSABLE, problem.reason)
+    except (BadListener, PathInUse, StoreError) as problem:
+        return _fail(EXIT_UNUSABLE, str(problem))
+    except OSError as problem:
+        return _fail(EXIT_UNUSABLE, f"{problem.filename or 'The system'}: {problem.strerror or problem}.")
+    raise_file_limit()
+    journal = "JOURNAL_STREAM" in os.environ
+    log = Log(paths.log_file, "info" if arguments.verbose else "warning", journal=journal)
+    broker = _make_broker(paths, config)
+    _check_store(broker, store, log)
+    service = Service(broker, store, lock, rendezvous, log, manager, inherited=inherited)
+    gc.collect()
+    gc.freeze()  # what the program is made of is never garbage; not looking at it again saves a tenth of each message
+    try:
+        trio.run(service.run)
+    finally:
+        store.close()
+        lock.release()
+    return 0
+
+
+def _open_rendezvous(paths: Paths, lock: BrokerLock) -> tuple[ListeningSocket, bool]:
+    """The listening socket, and whether a service manager gave it to us."""
+    adopted = adopt_listeners(os.environ, paths.broker_socket)
+    if adopted:
+        return next(iter(adopted.values())), True
+    return bind_listener(paths.broker_socket, lock), False
+
+
+def _open_store(paths: Paths, config: Config) -> Store:
+    return SqliteStore(paths.store_file, config.durability, full_fsync=sys.platform == "darwin")
+
+
+def _make_broker(paths: Paths, config: Config) -> Broker:
+    entropy = Entropy()
+    identity = Identity(
+        version=__version__,
+        instance=entropy(16).hex(),
+        pid=os.getpid(),
+        machine=socket.gethostname(),
+        user=os.environ.get("USER") or "you",
+        session_dir=paths.session_dir,
+    )
+    settings = CoreSettings(
+        pacing=config.pacing, keep_ms=config.keep_ms, config_ok=config.ok, config_problems=config.problems
+    )
+    return Broker(identity, settings, entropy)
+
+
+def _check_store(broker: Broker, store: Store, log: Log) -> None:
+    """A store that is damaged is used as far as it goes, never thrown away; `status` is red."""
+    found = store.check()
+    broker.handle(HealthChanged(found.ok, found.detail), Now(0.0, 0))
+    if not found.ok:
+        log.write("error", "the store is damaged", {"detail": found.detail})
+
+
+def _fail(status: int, reason: str) -> int:
+    print(f"xsessiond: {reason}", file=sys.stderr)
+    return status

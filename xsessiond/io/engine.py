@@ -1,0 +1,357 @@
+"""The one owner of the broker: gives it events, does its effects, and lets no answer overtake its commit.
+
+Laws: an event is handled and its effects are queued without an await between; what stands behind a `Persist` leaves
+after that commit, and so does all that was decided later; commits take everything that gathered meanwhile. Refuses to
+know: what events and effects mean.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+import trio
+from msgspec import UNSET
+
+from xsessiond.core.broker import Broker
+from xsessiond.core.effects import (
+    CloseDoor,
+    CloseLink,
+    Effect,
+    Event,
+    FindKey,
+    FindMessage,
+    FindSent,
+    Found,
+    FrameReceived,
+    HealthChanged,
+    LookedUp,
+    LookUp,
+    NotStored,
+    OpenDoor,
+    Persist,
+    ProcessExited,
+    ProcessId,
+    Prune,
+    Question,
+    SendFrame,
+    Stop,
+    TimePassed,
+    UnwatchProcess,
+    WatchProcess,
+    WriteLog,
+)
+from xsessiond.core.errors import Refusal
+from xsessiond.core.jsonrpc import REFUSED
+from xsessiond.core.link import Frame
+from xsessiond.core.records import Op, PutMessage
+from xsessiond.core.times import Now
+from xsessiond.core.wire import Answer, BadFrame, encode_error
+from xsessiond.io.peer import Peer
+from xsessiond.store.contract import Store, StoreError
+
+SLOW_COMMIT_S = 0.002
+"""A commit that takes longer than this on average goes to a thread: a hop costs 70 µs, a blocked loop costs
+everybody."""
+CHECKPOINT_BYTES = 4 << 20
+"""Size of the store's log at which it is moved into the main file."""
+OWED_MOST = 100_000
+"""Operations that a failing store may owe us before the oldest are given up."""
+
+
+class Surroundings(Protocol):
+    """What the engine needs of the rest of the shell. All return at once."""
+
+    def open_door(self, session_id: str, ref: str) -> None:
+        """Listens on the session's private socket; nothing to do if it does."""
+
+    def close_door(self, session_id: str, ref: str) -> None:
+        """Stops listening on it."""
+
+    def watch(self, process: ProcessId) -> bool:
+        """Reports the end of the process; False if it has ended."""
+
+    def unwatch(self, process: ProcessId) -> None:
+        """Takes back one `watch`."""
+
+    def write_log(self, level: str, what: str, facts: dict[str, object]) -> None:
+        """A line for the operator."""
+
+    def stop(self, reason: str) -> None:
+        """The broker decided to end."""
+
+
+class Engine:
+    """Runs one broker. `run` must run for commits, timers and reads to happen; `submit` may be called from any task of
+    the loop."""
+
+    def __init__(self, broker: Broker, store: Store, surroundings: Surroundings) -> None:
+        self._broker, self._store, self._around = broker, store, surroundings
+        self.peers: dict[int, Peer] = {}
+        self._ops: list[Op] = []
+        self._after: list[Effect] = []
+        self._groups: list[tuple[int, int, Event]] = []
+        self._owed: list[Op] = []
+        self._committing = False
+        self._commit_s = 0.0
+        self._work = trio.Event()
+        self._due_changed = trio.Event()
+        self._due: float | None = None
+        self._nursery: trio.Nursery | None = None
+        self._checkpointing = False
+        self._healthy = True
+
+    # -- events ------------------------------------------------------------------------------------------------------
+
+    def now(self) -> Now:
+        """Both clocks."""
+        return Now(trio.current_time(), time.time_ns() // 1_000_000)
+
+    def submit(self, event: Event, now: Now | None = None) -> None:
+        """Handles one event and starts what follows from it."""
+        self._handle(event, now or self.now())
+        self._flush()
+
+    def receive(self, link: int, frames: Sequence[Frame]) -> None:
+        """Handles what one read of a peer brought."""
+        now = self.now()
+        for frame in frames:
+            self._handle(FrameReceived(link, frame), now)
+        self._flush()
+
+    def _handle(self, event: Event, now: Now) -> None:
+        ops, after = self._ops, self._after
+        for effect in self._broker.handle(event, now):
+            kind = type(effect)
+            if kind is SendFrame:
+                if effect.urgent:  # type: ignore[union-attr]  # mypy does not narrow on `type() is`
+                    self._send(effect)  # type: ignore[arg-type]
+                else:
+                    after.append(effect)
+            elif kind is Persist:
+                ops.append(effect.op)  # type: ignore[union-attr]
+            else:
+                self._do_or_queue(effect)
+        self._groups.append((len(ops), len(after), event))
+        due = self._broker.next_due()
+        if due != self._due:
+            self._due = due
+            self._due_changed.set()
+
+    def _do_or_queue(self, effect: Effect) -> None:
+        match effect:
+            case OpenDoor():
+                self._around.open_door(effect.session_id, effect.ref)
+            case CloseDoor():
+                self._around.close_door(effect.session_id, effect.ref)
+            case WatchProcess():
+                if not self._around.watch(effect.process):
+                    trio.lowlevel.spawn_system_task(self._report_exit, effect.process)
+            case UnwatchProcess():
+                self._around.unwatch(effect.process)
+            case WriteLog():
+                self._around.write_log(effect.level, effect.what, effect.facts)
+            case _:
+                self._after.append(effect)
+
+    async def _report_exit(self, process: ProcessId) -> None:
+        """A process that was dead when it was to be watched: reported in a turn of its own, after the event that
+        asked."""
+        self.submit(ProcessExited(process))
+
+    def _flush(self) -> None:
+        """Lets go of what waits for nothing; wakes the committer for the rest."""
+        if self._ops or self._committing:
+            self._work.set()
+            return
+        after, self._after, self._groups = self._after, [], []
+        if after:
+            self._do(after)
+
+    # -- effects -----------------------------------------------------------------------------------------------------
+
+    def _do(self, effects: Sequence[Effect]) -> None:
+        """Sends frames, those of one link together, and does what else was put behind a commit."""
+        frames: dict[int, list[bytes]] = {}
+        for effect in effects:
+            if type(effect) is SendFrame:
+                got = frames.get(effect.link)
+                if got is None:
+                    frames[effect.link] = [effect.frame]
+                else:
+                    got.append(effect.frame)
+                continue
+            self._send_all(frames)
+            frames = {}
+            self._do_one(effect)
+        self._send_all(frames)
+
+    def _send_all(self, frames: dict[int, list[bytes]]) -> None:
+        peers = self.peers
+        for link, parts in frames.items():
+            peer = peers.get(link)
+            if peer is not None:
+                peer.send(parts[0] if len(parts) == 1 else b"".join(parts))
+
+    def _send(self, effect: SendFrame) -> None:
+        peer = self.peers.get(effect.link)
+        if peer is not None:
+            peer.send(effect.frame)
+
+    def _do_one(self, effect: Effect) -> None:
+        match effect:
+            case CloseLink():
+                if (peer := self.peers.get(effect.link)) is not None:
+                    if effect.why is not None:
+                        self._around.write_log("info", "link closed", {"why": effect.why})
+                    peer.close()
+            case LookUp():
+                assert self._nursery is not None
+                self._nursery.start_soon(self._look_up, effect)
+            case Prune():
+                assert self._nursery is not None
+                self._nursery.start_soon(self._prune, effect.older_than_ms)
+            case Stop():
+                self._around.stop(effect.reason)
+            case _:
+                raise AssertionError(f"{effect} does not belong behind a commit")
+
+    async def _look_up(self, effect: LookUp) -> None:
+        found: Found = None
+        problem = None
+        try:
+            found = await trio.to_thread.run_sync(_answer, self._store, effect.question)
+        except StoreError as error:
+            problem = str(error)
+        self.submit(LookedUp(effect.ticket, found, problem))
+
+    async def _prune(self, older_than_ms: int) -> None:
+        try:
+            count = await trio.to_thread.run_sync(lambda: self._store.prune(older_than_ms=older_than_ms))
+        except StoreError as error:
+            self._around.write_log("warning", "pruning failed", {"problem": str(error)})
+            return
+        if count:
+            self._around.write_log("info", "pruned", {"messages": count})
+
+    # -- commits -----------------------------------------------------------------------------------------------------
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Commits, reads and keeps time until cancelled."""
+        async with trio.open_nursery() as self._nursery:
+            self._nursery.start_soon(self._keep_time)
+            self._nursery.start_soon(self._commit_forever)
+            task_status.started()
+
+    async def _commit_forever(self) -> None:
+        while True:
+            await self._work.wait()
+            self._work = trio.Event()
+            while self._ops:
+                await self.commit()
+                await trio.lowlevel.checkpoint()
+
+    async def commit(self) -> None:
+        """Stores all that gathered, then sends what waited for it."""
+        ops, after, groups = self._ops, self._after, self._groups
+        self._ops, self._after, self._groups = [], [], []
+        self._committing = True
+        try:
+            if self._owed:
+                await self._commit([*self._owed, *ops])
+                self._owed = []
+            else:
+                await self._commit(ops)
+        except StoreError as problem:
+            await self._commit_apart(ops, after, groups, problem)
+        else:
+            if not self._healthy:
+                self._healthy = True
+                self._handle(HealthChanged(True, "ok"), self.now())
+            self._do(after)
+        finally:
+            self._committing = False
+        self._flush()
+        if not self._checkpointing and self._store.log_bytes() > CHECKPOINT_BYTES:
+            assert self._nursery is not None
+            self._checkpointing = True
+            self._nursery.start_soon(self._checkpoint)
+
+    async def _commit(self, ops: Sequence[Op]) -> None:
+        start = time.perf_counter()
+        if self._commit_s > SLOW_COMMIT_S:
+            await trio.to_thread.run_sync(self._store.commit, ops)
+        else:
+            self._store.commit(ops)
+        self._commit_s += (time.perf_counter() - start - self._commit_s) / 8
+
+    async def _commit_apart(
+        self, ops: list[Op], after: list[Effect], groups: list[tuple[int, int, Event]], problem: StoreError
+    ) -> None:
+        """A batch failed: each event's operations by themselves, so that one cannot fail the others."""
+        self._around.write_log("error", "commit failed", {"problem": str(problem), "operations": len(ops)})
+        self._healthy = False
+        ops_from = after_from = 0
+        for ops_to, after_to, event in groups:
+            mine, effects = ops[ops_from:ops_to], after[after_from:after_to]
+            ops_from, after_from = ops_to, after_to
+            try:
+                if mine:
+                    await self._commit(mine)
+            except StoreError as error:
+                self._give_up(mine, effects, event, error)
+            else:
+                self._do(effects)
+
+    def _give_up(self, ops: list[Op], effects: list[Effect], event: Event, problem: StoreError) -> None:
+        """One event could not be stored: its sender hears so, and what it cannot undo is stored later."""
+        self._owed += [op for op in ops if not isinstance(op, PutMessage)]
+        del self._owed[:-OWED_MOST]
+        self._handle(NotStored(tuple(ops), str(problem)), self.now())
+        if isinstance(event, FrameReceived) and not isinstance(event.frame, Answer | BadFrame):
+            request_id = event.frame.id
+            if request_id is not UNSET:
+                refusal = Refusal(
+                    "internal", f"The store did not take it: {problem} Nothing was stored.", "See xsessionctl status."
+                )
+                frame = encode_error(request_id, REFUSED, refusal.text, refusal.to_json())
+                self._send(SendFrame(event.link, frame))
+        self._do([effect for effect in effects if not isinstance(effect, SendFrame)])
+
+    async def _checkpoint(self) -> None:
+        try:
+            await trio.to_thread.run_sync(self._store.checkpoint)
+        except StoreError as error:
+            self._around.write_log("warning", "checkpoint failed", {"problem": str(error)})
+        finally:
+            self._checkpointing = False
+
+    @property
+    def settled(self) -> bool:
+        """Whether all that was decided is stored and sent to the sockets."""
+        return not self._ops and not self._committing and all(peer.idle for peer in self.peers.values())
+
+    # -- time --------------------------------------------------------------------------------------------------------
+
+    async def _keep_time(self) -> None:
+        """Sleeps until something is due; for ever if nothing is."""
+        while True:
+            self._due_changed = changed = trio.Event()
+            due = self._due
+            with trio.move_on_at(due if due is not None else float("inf")):
+                await changed.wait()
+                continue
+            self.submit(TimePassed())
+
+
+def _answer(store: Store, question: Question) -> Found:
+    match question:
+        case FindMessage():
+            return store.find_message(question.message_id)
+        case FindKey():
+            return store.find_key(question.sender_id, question.key)
+        case FindSent():
+            return store.sent_by(question.sender_id, question.limit)
+        case _:
+            return store.read_log(limit=question.limit, since_ms=question.since_ms, thread=question.thread)

@@ -1,0 +1,63 @@
+"""Lines for the people who run the machine: one event a line, `key=value`, to standard error and the log file.
+
+Laws: never a body, a token, or what a peer wrote about itself beyond ids; quiet when all is well (`info` goes to the
+file only when asked for). The file is bounded: at its limit it becomes `.1`, and the `.1` before it goes. Refuses to
+know: what is worth a line.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TextIO
+
+LEVELS = {"debug": 0, "info": 1, "warning": 2, "error": 3}
+PRIORITY = {"debug": "<7>", "info": "<6>", "warning": "<4>", "error": "<3>"}
+"""The journal's prefixes (sd-daemon(3))."""
+MOST_BYTES = 1 << 20
+
+
+class Log:
+    """Writes lines of at least `level`. path: the log file, or None. journal: standard error is the journal's."""
+
+    __slots__ = ("_file", "_journal", "_level", "_path", "_size")
+
+    def __init__(self, path: str | None, level: str, *, journal: bool) -> None:
+        self._path, self._level, self._journal = path, LEVELS[level], journal
+        self._file: TextIO | None = None
+        self._size = 0
+
+    def write(self, level: str, what: str, facts: dict[str, object]) -> None:
+        """One line. Never raises: a full disk must not end the broker."""
+        if LEVELS[level] < self._level:
+            return
+        told = "".join(f" {key}={_value(value)}" for key, value in facts.items() if value is not None)
+        line = f"{level}: {what}{told}"
+        try:
+            if self._journal:
+                print(PRIORITY[level] + line, file=sys.stderr, flush=True)
+            else:
+                self._write_file(time.strftime("%Y-%m-%dT%H:%M:%SZ ", time.gmtime()) + line + "\n")
+        except (OSError, ValueError):
+            pass
+
+    def _write_file(self, line: str) -> None:
+        if self._path is None:
+            return
+        if self._file is not None and self._size > MOST_BYTES:
+            self._file.close()
+            self._file = None
+            os.replace(self._path, self._path + ".1")
+        if self._file is None:
+            fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            self._file = os.fdopen(fd, "a", encoding="utf-8", errors="backslashreplace")
+            self._size = os.fstat(fd).st_size
+        self._file.write(line)
+        self._file.flush()
+        self._size += len(line)
+
+
+def _value(value: object) -> str:
+    text = str(value)
+    return text if text.isprintable() and text and not set(' "=') & set(text) else ascii(text)

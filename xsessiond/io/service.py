@@ -1,0 +1,231 @@
+"""The broker's life: sockets opened, sessions' doors, processes watched, signals, the graceful end.
+
+Laws: ready means that a connection is answered; whatever ends the broker, what was accepted is stored and sent first,
+within a bounded time. Refuses to know: requests, and how anything is decided.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import signal
+import socket
+from functools import partial
+
+import trio
+
+from xsessiond.core.broker import Broker
+from xsessiond.core.effects import LinkClosed, LinkOpened, ProcessExited, ProcessId, Restored, StopAsked
+from xsessiond.core.effects import Peer as PeerFacts
+from xsessiond.core.limits import LINKS_PER_SESSION, STOP_WITHIN_S
+from xsessiond.io.accept import Acceptor
+from xsessiond.io.engine import Engine
+from xsessiond.io.exits import ExitWatch
+from xsessiond.io.listener import ListeningSocket, bind_listener
+from xsessiond.io.lock import BrokerLock
+from xsessiond.io.logs import Log
+from xsessiond.io.peer import Peer
+from xsessiond.io.processes import ancestry, boot_id, controlling_terminal, peer_credentials
+from xsessiond.io.readiness import FdSet
+from xsessiond.io.runtime_dir import keep_in_place, recover_runtime_dir
+from xsessiond.io.sdnotify import ServiceManager
+from xsessiond.store.contract import Store
+
+
+class Service:
+    """Runs one broker on one lock. rendezvous: the listening socket; inherited: a service manager owns its file."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        store: Store,
+        lock: BrokerLock,
+        rendezvous: ListeningSocket,
+        log: Log,
+        manager: ServiceManager,
+        *,
+        inherited: bool,
+    ) -> None:
+        self._engine = Engine(broker, store, self)
+        self._broker, self._store, self._lock, self._log, self._manager = broker, store, lock, log, manager
+        self._rendezvous, self._inherited = rendezvous, inherited
+        self._doors: dict[str, tuple[str, ListeningSocket]] = {}
+        self._fds = FdSet()
+        self._exits = ExitWatch(self._fds, lambda process: self._engine.submit(ProcessExited(process)))
+        self._links = 0
+        self._stopped = trio.Event()
+        self._uid = os.geteuid()
+        self._user = _user_name(self._uid)
+        self._acceptor: Acceptor | None = None
+        self._nursery: trio.Nursery | None = None
+
+    # -- what the engine asks for ------------------------------------------------------------------------------------
+
+    def open_door(self, session_id: str, ref: str) -> None:
+        """Listens on a session's private socket."""
+        if session_id in self._doors or self._acceptor is None:
+            return
+        path = self._lock.paths.session_socket(ref)
+        try:
+            listener = bind_listener(path, self._lock, backlog=LINKS_PER_SESSION)
+        except OSError as problem:
+            self._log.write("error", "a private socket cannot be opened", {"path": path, "problem": str(problem)})
+            return
+        self._doors[session_id] = ref, listener
+        serve = partial(self._serve, session_id)
+        self._acceptor.add(listener, serve, max_connections=4 * LINKS_PER_SESSION)
+
+    def close_door(self, session_id: str, ref: str) -> None:
+        """Stops listening on a session's private socket and removes it, also one that an earlier broker left."""
+        door = self._doors.pop(session_id, None)
+        if door is not None and self._acceptor is not None:
+            door[1].unlink()
+            self._acceptor.remove(door[1])
+
+    def watch(self, process: ProcessId) -> bool:
+        """See `ExitWatch.watch`."""
+        return self._exits.watch(process)
+
+    def unwatch(self, process: ProcessId) -> None:
+        """See `ExitWatch.unwatch`."""
+        self._exits.unwatch(process)
+
+    def write_log(self, level: str, what: str, facts: dict[str, object]) -> None:
+        """One line for the operator."""
+        self._log.write(level, what, facts)
+
+    def stop(self, reason: str) -> None:
+        """The broker decided to end; `run` goes on from here."""
+        self._stopped.set()
+
+    # -- connections -------------------------------------------------------------------------------------------------
+
+    async def _serve(self, door: str | None, sock: socket.socket) -> None:
+        """One connection, from its first byte to its last."""
+        facts = self._identify(sock)
+        if facts is None:
+            return
+        self._links += 1
+        link = self._links
+        assert self._nursery is not None
+        peer = Peer(sock, link, self._nursery, self._engine.receive)
+        self._engine.peers[link] = peer
+        try:
+            self._engine.submit(LinkOpened(link, door, facts, peer.protocol))
+            await peer.run()
+        finally:
+            peer.protocol.step("close")
+            del self._engine.peers[link]
+            self._engine.submit(LinkClosed(link))
+
+    def _identify(self, sock: socket.socket) -> PeerFacts | None:
+        """Who connected, by the kernel's word; None for another user, who is not answered."""
+        try:
+            found = peer_credentials(sock)
+        except OSError:
+            return None
+        if found.uid != self._uid:
+            self._log.write("warning", "another user was turned away", {"uid": found.uid, "pid": found.pid})
+            return None
+        if found.pid is None:
+            return PeerFacts(None, (), False, self._user)
+        above = ancestry(found.pid)
+        process = above[0] if above else None
+        terminal = controlling_terminal(found.pid) is not None
+        return PeerFacts(process, tuple(above), terminal, self._user)
+
+    # -- life --------------------------------------------------------------------------------------------------------
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serves until a client, a signal or the service manager ends it."""
+        try:
+            async with trio.open_nursery() as self._nursery:
+                nursery = self._nursery
+                self._acceptor = Acceptor(self._fds, nursery, lambda text: self._log.write("warning", text, {}))
+                await nursery.start(self._engine.run)
+                nursery.start_soon(self._exits.run)
+                self._clear_old_doors()
+                snapshot = self._store.load()
+                self._engine.submit(Restored(snapshot, boot_id()))
+                nursery.start_soon(self._fds.run)
+                await nursery.start(self._heed_signals)
+                await nursery.start(keep_in_place, self._directories, self._intact, self._remake, self._report)
+                self._acceptor.add(self._rendezvous, partial(self._serve, None))
+                self._log.write("info", "ready", {"socket": self._rendezvous.path, "sessions": len(snapshot.sessions)})
+                self._manager.ready("ready")
+                task_status.started()
+                await self._stopped.wait()
+                await self._wind_down()
+                nursery.cancel_scope.cancel()
+        finally:
+            self._close()
+
+    async def _heed_signals(self, *, task_status: trio.TaskStatus[None]) -> None:
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+            task_status.started()
+            async for number in signals:
+                self._engine.submit(StopAsked(signal.Signals(number).name))
+
+    async def _wind_down(self) -> None:
+        """No newcomers; what was accepted is stored and sent; then the connections end."""
+        self._manager.stopping("stopping")
+        assert self._acceptor is not None
+        self._remove_sockets()
+        self._acceptor.close()
+        with trio.move_on_after(STOP_WITHIN_S):
+            while not self._engine.settled:
+                await trio.sleep(0.01)
+
+    def _clear_old_doors(self) -> None:
+        """Private sockets of a broker that was killed. Those of sessions that may come back are bound anew at once."""
+        directory = self._lock.paths.session_dir
+        for name in os.listdir(directory):
+            if name.endswith(".sock"):
+                os.unlink(f"{directory}/{name}")
+
+    def _remove_sockets(self) -> None:
+        for _, listener in self._doors.values():
+            listener.unlink()
+        if not self._inherited:
+            self._rendezvous.unlink()
+
+    def _close(self) -> None:
+        self._exits.close()
+        if self._acceptor is not None:
+            self._acceptor.close()
+        self._fds.close()
+
+    # -- the runtime dir ---------------------------------------------------------------------------------------------
+
+    def _directories(self) -> list[str]:
+        paths = self._lock.paths
+        return [paths.runtime_dir, paths.session_dir]
+
+    def _intact(self) -> bool:
+        return self._rendezvous.intact() and all(listener.intact() for _, listener in self._doors.values())
+
+    def _remake(self) -> None:
+        """Binds again what was deleted. Connections live on; sessions are told nothing, their sockets have the same
+        paths."""
+        assert self._acceptor is not None
+        recover_runtime_dir(self._lock)
+        if not self._rendezvous.intact():
+            fresh = bind_listener(self._lock.paths.broker_socket, self._lock)
+            self._acceptor.remove(self._rendezvous)
+            self._rendezvous, self._inherited = fresh, False
+            self._acceptor.add(fresh, partial(self._serve, None))
+        for session_id, (ref, listener) in list(self._doors.items()):
+            if not listener.intact():
+                del self._doors[session_id]
+                self._acceptor.remove(listener)
+                self.open_door(session_id, ref)
+
+    def _report(self, text: str) -> None:
+        self._log.write("warning", text, {})
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
