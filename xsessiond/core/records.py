@@ -103,9 +103,9 @@ class PutMessage(msgspec.Struct, frozen=True, gc=False):
 
 
 class MarkMessage(msgspec.Struct, frozen=True, gc=False):
-    """A message came to `state` at `at`. Sets state and that state's time column (handed, delivered, replied; every
-    final state sets ended_at). With `by` or `rule`, or for a state that has no column of its own, an EventRow is added
-    too."""
+    """A message came to `state` at `at`. Sets state and, where it is the first time, `handed_at`, `delivered_at` or
+    `replied_at`; every state but queued, held and handed sets `ended_at`: from then on nothing waits. With `by` or
+    `rule`, or for a state that has no column of its own, an EventRow is added too."""
 
     seq: int
     message_id: str
@@ -152,9 +152,10 @@ Op = PutSession | PutMessage | MarkMessage | PutPin | DropPins | PutReceipt | Dr
 class Snapshot(msgspec.Struct, frozen=True):
     """All that is live, loaded once at the start.
 
-    sessions: those live, those that ended less than the keeping time ago, and those with waiting mail. messages: state
-    queued, held or handed, by seq. next_seq: one more than the highest seq ever used. pair_seqs: highest pair_seq per
-    (sender, target) among the live.
+    sessions: all that are stored: those live, and those that pruning left, because they ended less than the keeping
+    time ago or have waiting mail. messages: state queued, held or handed, by seq. receipts: in the order in which they
+    came. next_seq: one more than the highest seq ever used. pair_seqs: highest pair_seq ever used per (sender, target)
+    among these sessions; a sender without an id stands there by its kind.
     """
 
     sessions: Sequence[SessionRow]

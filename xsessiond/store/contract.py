@@ -86,19 +86,24 @@ class Store(Protocol):
 
     def commit(self, ops: Sequence[Op]) -> None:
         """All of them or none, durable when it returns. Raises StoreError: nothing was stored, the same ops may be
-        tried again."""
+        tried again.
+
+        A message is put before it is marked; a mark of one that is not stored does nothing. Two messages of one seq,
+        or of one sender under one key, are an error that no retry mends.
+        """
 
     def checkpoint(self) -> None:
-        """Moves the log into the main file without stopping the writer. From its own thread."""
+        """Moves the log into the main file, nearly always beside the writer. From a thread of its own: it takes as
+        long as the disk does. Raises StoreError; commits go on without it."""
 
     def log_bytes(self) -> int:
-        """Size of the log that a checkpoint would move, cheaply."""
+        """About how much log a checkpoint would move, cheaply enough to ask after every commit."""
 
     def find_message(self, message_id: str) -> tuple[MessageRow, Sequence[EventRow]] | None:
         """One message with its events."""
 
     def find_key(self, sender_id: str, key: str) -> MessageRow | None:
-        """The message that this sender sent under this key."""
+        """The message that this sender sent under this key, until it is pruned."""
 
     def sent_by(self, sender_id: str, limit: int) -> Sequence[MessageRow]:
         """The sender's last messages, newest first."""
@@ -107,11 +112,11 @@ class Store(Protocol):
         """Messages, oldest first: the last `limit` of those that match."""
 
     def prune(self, *, older_than_ms: int) -> int:
-        """Deletes final messages and ended sessions without mail that are older. Never what is not final. Returns how
-        many messages."""
+        """Deletes messages that ended before that time, and sessions that did and have no waiting mail, with their
+        pins and receipts. Never what waits. Returns how many messages. In steps, beside commits, from any thread."""
 
     def check(self) -> Integrity:
-        """A full integrity check."""
+        """A full integrity check: reads the whole file, never raises, and changes nothing whatever it finds."""
 
     def close(self) -> None:
         """Ends; idempotent."""

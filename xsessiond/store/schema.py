@@ -43,8 +43,8 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         ) WITHOUT ROWID""",
         """CREATE TABLE message (
             seq INTEGER PRIMARY KEY, state TEXT NOT NULL, sender_kind TEXT NOT NULL, sender_id TEXT,
-            target_id TEXT NOT NULL, "key" TEXT, pair_seq INTEGER NOT NULL, sent_at INTEGER NOT NULL, expires_at INTEGER,
-            handed_at INTEGER, delivered_at INTEGER, replied_at INTEGER, ended_at INTEGER
+            target_id TEXT NOT NULL, "key" TEXT, pair_seq INTEGER NOT NULL, sent_at INTEGER NOT NULL,
+            expires_at INTEGER, handed_at INTEGER, delivered_at INTEGER, replied_at INTEGER, ended_at INTEGER
         )""",
         """CREATE UNIQUE INDEX message_by_key ON message (sender_id, "key") WHERE "key" IS NOT NULL""",
         """CREATE TABLE content (

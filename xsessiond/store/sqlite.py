@@ -54,7 +54,8 @@ _T = TypeVar("_T")
 class SqliteStore:
     """A `Store` in the file `path`, made if missing (0600, its directory 0700).
 
-    durability: `full` survives a power cut, `normal` a kill at any point. full_fsync: ask macOS for a real flush of the disk's cache.
+    durability: `full` survives a power cut, `normal` a kill at any point. full_fsync: ask macOS for a flush of the
+    disk's own cache, which it leaves out otherwise.
     Raises StoreError when the file cannot be used, StoreNewer when a newer version wrote it; either leaves it alone.
     """
 
@@ -65,6 +66,17 @@ class SqliteStore:
         self._logged = self._moved = 0
         self._inserted = False
         self._connections: list[sqlite3.Connection] = []
+        self._settings = (
+            ("synchronous", durability.upper()),
+            ("fullfsync", int(full_fsync)),
+            ("checkpoint_fullfsync", int(full_fsync)),
+            ("wal_autocheckpoint", 0),
+            ("journal_size_limit", LOG_CAP),
+            ("mmap_size", 0),
+            ("temp_store", "MEMORY"),
+            ("secure_delete", "ON"),  # what was pruned is gone from the file, as far as SQLite can see to it
+            ("trusted_schema", 0),
+        )
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
             needed = ".".join(map(str, OLDEST_SQLITE))
             raise StoreError(
@@ -74,19 +86,19 @@ class SqliteStore:
             self._refuse_other()
         try:
             with translated_errors(self.path):
-                self._writer = self._connect(durability, full_fsync, WRITER_CACHE_KIB, BUSY_MS)
+                self._writer = self._connect(WRITER_CACHE_KIB, BUSY_MS)
                 self._migrate()
-                self._reader = self._connect(durability, full_fsync, READER_CACHE_KIB, BUSY_MS)
+                self._reader = self._connect(READER_CACHE_KIB, BUSY_MS)
                 self._reader.execute("PRAGMA query_only = ON")
                 # It never waits for a reader, because the writer may be waiting for it; the next one moves the rest.
-                self._checkpointer = self._connect(durability, full_fsync, READER_CACHE_KIB, 0)
+                self._checkpointer = self._connect(READER_CACHE_KIB, 0)
         except BaseException:
             self.close()
             raise
         # A log that a killed broker left behind is there to be moved.
         self._logged = self._log_file_bytes()
 
-    def _connect(self, durability: Durability, full_fsync: bool, cache_kib: int, busy_ms: int) -> sqlite3.Connection:
+    def _connect(self, cache_kib: int, busy_ms: int) -> sqlite3.Connection:
         db = sqlite3.connect(self.path, timeout=busy_ms / 1000, isolation_level=None, check_same_thread=False)
         self._connections.append(db)
         (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
@@ -96,18 +108,7 @@ class SqliteStore:
                 "Use a local disk, not a network share, and make the file writable for this user.",
                 transient=False,
             )
-        for name, value in (
-            ("synchronous", durability.upper()),
-            ("fullfsync", int(full_fsync)),
-            ("checkpoint_fullfsync", int(full_fsync)),
-            ("wal_autocheckpoint", 0),
-            ("journal_size_limit", LOG_CAP),
-            ("cache_size", -cache_kib),
-            ("mmap_size", 0),
-            ("temp_store", "MEMORY"),
-            ("secure_delete", "ON"),  # what was pruned is gone from the file, as far as SQLite can see to it
-            ("trusted_schema", 0),
-        ):
+        for name, value in (*self._settings, ("cache_size", -cache_kib)):
             db.execute(f"PRAGMA {name} = {value}")
         return db
 
@@ -116,11 +117,9 @@ class SqliteStore:
         return sqlite3.connect(uri, uri=True, timeout=BUSY_MS / 1000, isolation_level=None)
 
     def _refuse_other(self) -> None:
-        """Looks at a file through a connection that cannot write, so that a newer store stays as its own version left it."""
+        """Looks through a connection that cannot write, so that a newer store stays as its own version left it."""
         with translated_errors(self.path):
-            db = sqlite3.connect(
-                f"{_as_uri(self.path)}?mode=ro", uri=True, timeout=BUSY_MS / 1000, isolation_level=None
-            )
+            db = self._connect_to_look()
             try:
                 (owner,) = db.execute("PRAGMA application_id").fetchone()
                 (version,) = db.execute("PRAGMA user_version").fetchone()
@@ -198,7 +197,7 @@ class SqliteStore:
         self._checkpointer.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
 
     def log_bytes(self) -> int:
-        """See `Store.log_bytes`. Estimated from what was committed: the file keeps its size when SQLite starts it again."""
+        """See `Store.log_bytes`. Counted from what was committed: the file keeps its size when the log starts again."""
         return min(self._logged - self._moved, self._log_file_bytes())
 
     def _log_file_bytes(self) -> int:
@@ -237,9 +236,7 @@ class SqliteStore:
         """See `Store.check`. On a connection of its own: it may take seconds, and other reads go on."""
         try:
             with translated_errors(self.path):
-                db = sqlite3.connect(
-                    f"{_as_uri(self.path)}?mode=ro", uri=True, timeout=BUSY_MS / 1000, isolation_level=None
-                )
+                db = self._connect_to_look()
                 try:
                     faults = reads.find_faults(db)
                 finally:

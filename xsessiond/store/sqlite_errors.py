@@ -1,7 +1,7 @@
 """What SQLite says, as a `StoreError` with a sentence for people; and the transaction that ends well or not at all.
 
-Laws: every failure of the sqlite3 module becomes a StoreError here; `transient` says whether waiting may help. No answer
-to any of them deletes or replaces a file.
+Laws: every failure of the sqlite3 module becomes a StoreError here; `transient` says whether waiting may help. No
+answer to any of them deletes or replaces a file.
 """
 
 from __future__ import annotations

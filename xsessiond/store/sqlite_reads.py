@@ -19,15 +19,15 @@ _COLUMNS: Final = ", ".join(
     f'{"m" if name in MESSAGE_COLUMNS else "c"}."{name}"' for name in MessageRow.__struct_fields__
 )
 # The order of the tables is ours to say (CROSS JOIN): `message` is the one that is scanned.
-_MESSAGES: Final = f"SELECT {_COLUMNS} FROM message m CROSS JOIN content c ON c.seq = m.seq"  # noqa: S608 - names of our own columns
+_MESSAGES: Final = f"SELECT {_COLUMNS} FROM message m CROSS JOIN content c ON c.seq = m.seq"  # noqa: S608 - constants
 
 _SEQ_OF_ID: Final = f"""
     WITH RECURSIVE shelf (n) AS (
         SELECT max(seq) >> {SHELF_BITS} FROM content
         UNION ALL SELECT n - 1 FROM shelf WHERE n > (SELECT min(seq) >> {SHELF_BITS} FROM content)
     )
-    SELECT c.seq FROM shelf CROSS JOIN content c ON c.seq >> {SHELF_BITS} = shelf.n AND c.id = ? LIMIT 1"""  # noqa: S608 - a constant
-_SESSION_COLUMNS: Final = ", ".join(SessionRow.__struct_fields__)
+    SELECT c.seq FROM shelf CROSS JOIN content c ON c.seq >> {SHELF_BITS} = shelf.n AND c.id = ? LIMIT 1"""  # noqa: S608 - constants
+_SESSIONS: Final = f"SELECT {', '.join(SessionRow.__struct_fields__)} FROM session ORDER BY started_at, id"  # noqa: S608 - constants
 _FLAGS: Final = ("can_reply", "live", "noted")
 
 _PAIR_SEQS: Final = """
@@ -45,9 +45,7 @@ def load_snapshot(db: sqlite3.Connection) -> Snapshot:
     db.execute("BEGIN")
     try:
         return Snapshot(
-            sessions=[
-                _session(row) for row in db.execute(f"SELECT {_SESSION_COLUMNS} FROM session ORDER BY started_at, id")
-            ],
+            sessions=[_session(row) for row in db.execute(_SESSIONS)],
             messages=_messages(db.execute(f"{_MESSAGES} WHERE m.state IN ({WAITING}) ORDER BY m.seq")),
             pins=[
                 PutPin(*row)

@@ -182,7 +182,8 @@ _WRITERS: Final[dict[type[Op], Callable[..., int]]] = {
 def find_prunable(db: sqlite3.Connection, older_than_ms: int, after: int, limit: int) -> list[int]:
     """The next messages past `after`, by seq, that ended before that time."""
     rows = db.execute(
-        f"SELECT seq FROM message WHERE seq > ? AND ended_at < ? AND state NOT IN ({WAITING}) ORDER BY seq LIMIT ?",  # noqa: S608
+        f"""SELECT seq FROM message WHERE seq > ? AND ended_at < ? AND state NOT IN ({WAITING})
+            ORDER BY seq LIMIT ?""",  # noqa: S608 - constants
         (after, older_than_ms, limit),
     )
     return [seq for (seq,) in rows]
@@ -212,4 +213,6 @@ def delete_ended_sessions(db: sqlite3.Connection, older_than_ms: int) -> None:
     gone = "NOT IN (SELECT id FROM session)"
     db.execute(f"DELETE FROM pin WHERE sender_id {gone}")  # noqa: S608 - constants
     db.execute(f"DELETE FROM receipt WHERE session_id {gone}")  # noqa: S608 - constants
-    db.execute(f"DELETE FROM pair WHERE target_id {gone} OR (sender {gone} AND sender NOT IN ('human', 'script'))")  # noqa: S608
+    db.execute(
+        f"""DELETE FROM pair WHERE target_id {gone} OR (sender {gone} AND sender NOT IN ('human', 'script'))"""  # noqa: S608 - constants
+    )
