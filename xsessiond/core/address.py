@@ -10,7 +10,8 @@ admitted.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from xsessiond.core.errors import Refusal
 from xsessiond.core.ids import is_session_id, ref_digits
@@ -22,8 +23,7 @@ from xsessiond.core.times import Now
 HEX = frozenset("0123456789abcdef")
 
 
-@dataclass(frozen=True, slots=True)
-class Resolved:
+class Resolved(Struct, frozen=True):
     """session: the one that was meant, running. pin: the folded name to pin, or None. notice: what the sender should
     know."""
 
@@ -46,15 +46,15 @@ class Resolver:
         Raises Refusal: not_found, not_running (its detail is the id of the session that is meant), ambiguous,
         name_moved.
         """
+        known = self._roster.known.get(text)
+        if known is not None:  # an id, as it stands in every answer
+            return self._running(known, now)
         text = text.strip()
         name, ref = split_address(text)
         if ref is not None:
             return self._by_name_and_ref(name, ref, now)
         if is_session_id(text):
-            session = self._roster.known.get(text)
-            if session is None:
-                raise self._not_found(text, now)
-            return self._running(session, now)
+            raise self._not_found(text, now)
         folded = fold_name(text)
         holder = self._roster.named(text)
         pinned = self._pinned(asker, folded)

@@ -37,8 +37,8 @@ from xsessiond.core.effects import (
 from xsessiond.core.errors import Refusal
 from xsessiond.core.introductions import Introductions
 from xsessiond.core.jsonrpc import REFUSED
-from xsessiond.core.link import LinkState
-from xsessiond.core.mailbox import Message
+from xsessiond.core.link import Frame, LinkState
+from xsessiond.core.mailbox import message_of
 from xsessiond.core.questions import Questions
 from xsessiond.core.receipts import Receipts
 from xsessiond.core.records import MessageRow, PutMessage
@@ -49,6 +49,7 @@ from xsessiond.core.state import Core, CoreSettings, Identity, Wire
 from xsessiond.core.times import Now
 from xsessiond.core.wire import Answer, AnyRequest, BadFrame, Hello, encode_error, encode_notification, encode_result
 
+READY = LinkState.READY
 BOTH, RENDEZVOUS, PRIVATE = "both", "the rendezvous", "a session's private socket"
 
 
@@ -152,13 +153,13 @@ class Broker:
             session.seen, session.last_seen_at = now.mono, now.ms
             if session.unresponsive:
                 session.unresponsive = False
-        if isinstance(frame, Answer | BadFrame):
+        method = self._methods.get(type(frame))
+        if method is None or isinstance(frame, Answer | BadFrame):
             self._no_request(wire, frame)
             return
-        method = self._methods[type(frame)]
-        if wire.protocol.state is not LinkState.READY and not self._may_begin(wire, frame):
-            return
         where, handler = method
+        if wire.protocol.state is not READY and not self._may_begin(wire, frame):
+            return
         if where is not BOTH and (where is PRIVATE) != (wire.door is not None):
             refusal = Refusal("usage", f"This method is for {where}.", "See docs/protocol.md.")
             self.core.refuse(wire, frame.id, refusal)
@@ -175,8 +176,8 @@ class Broker:
                 wire, frame.id, Refusal("internal", "The broker made a mistake with this request.", "See its log.")
             )
 
-    def _no_request(self, wire: Wire, frame: Answer | BadFrame) -> None:
-        if isinstance(frame, Answer):
+    def _no_request(self, wire: Wire, frame: Frame) -> None:
+        if not isinstance(frame, BadFrame):
             if wire.session is not None:
                 self.core.agenda.cancel(("pong", wire.session.id))
             return
@@ -291,7 +292,7 @@ class Broker:
             self.core.log("error", "a message has no receiver", message=row.id)
             return
         sender = self.core.owner_of(row.sender_id or "")
-        message = Message(row, shape_origin(row, sender.ref if sender is not None else None))
+        message = message_of(row, shape_origin(row, sender.ref if sender is not None else None))
         owner.box.put(message)
         self.core.messages[message.id] = message
 

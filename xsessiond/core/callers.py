@@ -14,8 +14,8 @@ from xsessiond.core.state import Caller, Core, Wire
 
 def find_caller(core: Core, wire: Wire) -> Caller:
     """Who is at the other end of this link now."""
-    if wire.session is not None:
-        return Caller("session", wire.session)
+    if wire.caller is not None:
+        return wire.caller
     for process in wire.peer.ancestors:
         sessions = core.roster.at_process(process)
         if len(sessions) == 1:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from itertools import islice
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw
 
 from xsessiond.core import limits
 from xsessiond.core.envelope import EnvelopeInput, render_envelope
@@ -116,7 +116,7 @@ class Delivery:
                 if message.lease == wire.link:
                     self._deliver(box_of, message, now)
                     count += 1
-        for message in self._mine(box_of, request.params.ids):
+        for message in self._mine(box_of, request.params.ids) if request.params.ids else ():
             self._deliver(box_of, message, now)
             count += 1
         if count and not box_of.noted and box_of.kind == "session":
@@ -124,8 +124,10 @@ class Delivery:
             self._core.save(box_of)
         if wire.receipts:
             self._receipts.confirm(wire, box_of, now)
-        self._core.answer(wire, request.id, {"acked": count})
-        self.offer(box_of, now)
+        if request.id is not UNSET:
+            self._core.answer(wire, request.id, {"acked": count})
+        if box_of.box.waiting:
+            self.offer(box_of, now)
 
     def _deliver(self, box_of: Session, message: Message, now: Now) -> None:
         message.advance("ack")

@@ -22,7 +22,7 @@ from xsessiond.core.names import check_name, derive_name, fold_name
 from xsessiond.core.records import DropPins
 from xsessiond.core.roster import NameTaken, Session
 from xsessiond.core.shapes import shape_session
-from xsessiond.core.state import Core, Wire
+from xsessiond.core.state import Caller, Core, Wire
 from xsessiond.core.times import Now
 from xsessiond.core.wire import Attach, End, Register, RegisterParams, Rename, Update, encode_call, encode_notification
 
@@ -213,7 +213,7 @@ class Introductions:
             )
         if session.process is None and session.bound is None:
             session.bound = wire.peer.process
-        wire.session, wire.push = session, request.params.push
+        wire.session, wire.caller, wire.push = session, Caller("session", session), request.params.push
         session.links.add(wire.link)
         session.unresponsive = False
         session.last_seen_at, session.seen = now.ms, now.mono
@@ -340,7 +340,7 @@ class Introductions:
         for link in sorted(session.links):
             wire = self._core.wires[link]
             self._delivery.give_back(session, wire, now)
-            wire.session = None
+            wire.session = wire.caller = None
             self._core.send(link, encode_notification("bye", {"reason": "ended"}))
             self._core.close(link)
         session.links.clear()

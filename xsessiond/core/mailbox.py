@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from xsessiond.core.records import MessageRow
 
@@ -43,23 +43,30 @@ TRANSITIONS = {
 """state, event → state. A missing pair cannot happen; asking for it is our own bug."""
 
 
-class Message:
-    """A message on its way. row: as it was stored; what changes since stands here. origin: its `from`, encoded. lease:
-    the link that has it, or None."""
+class Message(Struct, eq=False):
+    """A message on its way; made by `message_of`. row: as it was stored; what changes since stands here. origin: its
+    `from`, encoded. lease: the link that has it, or None. id, seq, size and target are the row's."""
 
-    __slots__ = ("handed_at", "id", "lease", "origin", "row", "seq", "size", "state", "target")
-
-    def __init__(self, row: MessageRow, origin: Raw) -> None:
-        self.row, self.origin = row, origin
-        self.id, self.seq, self.size, self.target = row.id, row.seq, row.bytes, row.target_id
-        self.state = "queued" if row.state == "handed" else row.state  # whoever had it was another broker's client
-        self.lease: int | None = None
-        self.handed_at: int | None = None
+    row: MessageRow
+    origin: Raw
+    id: str
+    seq: int
+    size: int
+    target: str
+    state: str
+    lease: int | None = None
+    handed_at: int | None = None
 
     def advance(self, event: str) -> str:
         """Moves by the table and returns the new state. Raises KeyError naming state and event."""
         self.state = TRANSITIONS[self.state, event]
         return self.state
+
+
+def message_of(row: MessageRow, origin: Raw) -> Message:
+    """The message of a row. One that was `handed` before a restart waits again: whoever had it had it from another broker."""
+    state = "queued" if row.state == "handed" else row.state
+    return Message(row, origin, row.id, row.seq, row.bytes, row.target_id, state)
 
 
 class Box:

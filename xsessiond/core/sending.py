@@ -6,8 +6,9 @@ true when it leaves. Refuses to know: how the receiver gets it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import sha256
+
+from msgspec import Struct
 
 from xsessiond.core import limits
 from xsessiond.core.callers import find_caller
@@ -15,7 +16,7 @@ from xsessiond.core.delivery import Delivery
 from xsessiond.core.effects import FindKey, FindMessage, Found, Prune
 from xsessiond.core.errors import Refusal
 from xsessiond.core.introductions import Introductions
-from xsessiond.core.mailbox import Message
+from xsessiond.core.mailbox import Message, message_of
 from xsessiond.core.records import MarkMessage, MessageRow, PutMessage, PutPin
 from xsessiond.core.roster import Session
 from xsessiond.core.shapes import SendShape, shape_delivery, shape_entry
@@ -38,8 +39,7 @@ NOTICES = {
 """What a sender should know of a receiver that cannot be woken."""
 
 
-@dataclass(slots=True)
-class Draft:
+class Draft(Struct):
     """A message on its way through the checks. answers: id of the message that it replies to; thread, back_to: of that
     message."""
 
@@ -82,7 +82,8 @@ class Sending:
             )
         if params.summary is not None and len(params.summary) > limits.MAX_LABEL:
             raise Refusal("too_large", f"The summary has more than {limits.MAX_LABEL} characters.", "Shorten it.")
-        self._check_promises(params)
+        if params.key is not None or params.notify_when_idle or params.when_offline != "refuse":
+            self._check_promises(params)
         draft = Draft(wire.link, request.id, find_caller(self._core, wire), params, body, size, sha256(data).digest())
         if params.key is not None:
             self._look_for_key(wire, draft, params.key, now)
@@ -240,7 +241,7 @@ class Sending:
                 f"{target.name} cannot take a message as {params.mode}: its harness has no door for that.",
                 f"It can: {', '.join(target.modes)}.",
             )
-        repeat = sender.pace.find_repeat(target.id, draft.digest, now.mono)
+        repeat = sender.pace.find_repeat(target.id, draft.digest, now.mono) if settings.duplicate_window else None
         if repeat is not None:
             known = self._core.messages.get(repeat)
             state = known.state if known is not None else "delivered or decided"
@@ -286,7 +287,7 @@ class Sending:
             draft.body, draft.size, draft.digest, params.summary, params.reply_to, draft.thread or message_id, 0,
             params.mode, params.key, pair_seq, RULE, now.ms, None,
         )  # fmt: skip
-        message = Message(row, sender.origin)
+        message = message_of(row, sender.origin)
         core.persist(PutMessage(row))
         sender.pace.spend(target.id)
         sender.pace.note_sent(target.id, draft.digest, message_id, core.settings.pacing, now.mono)
@@ -307,9 +308,10 @@ class Sending:
             core.answer(wire, draft.request_id, shape)
         if not (params.reply_to is not None and self._hand_to_waiter(message, target, now)):
             self._delivery.offer(target, now)
-        if target.running:
+        if now.mono - target.seen >= limits.PING_AFTER_S:
             self._introductions.wonder(target, now)
-        self._tell_followers(row)
+        if core.followers:
+            self._tell_followers(row)
         if now.ms - core.pruned_at > DAY_MS:
             core.pruned_at = now.ms
             core.out.append(Prune(now.ms - core.settings.keep_ms))
@@ -330,7 +332,7 @@ class Sending:
         self._core.persist(MarkMessage(original.seq, original.id, "replied", now.ms))
 
     def _tell_followers(self, row: MessageRow) -> None:
-        for wire in self._core.wires.values() if self._core.followers else ():
+        for wire in self._core.wires.values():
             if wire.following:
                 frame = encode_notification("entry", shape_entry(row, with_text=True))
                 self._core.send(wire.link, frame)

@@ -75,6 +75,7 @@ class Wire:
     peer: Peer
     protocol: Link
     session: Session | None = None
+    caller: Caller | None = None
     push: bool = False
     pushed: int = 0
     outstanding: deque[tuple[int, Message]] = field(default_factory=deque)
@@ -82,8 +83,7 @@ class Wire:
     following: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(msgspec.Struct, frozen=True):
     """Who speaks. kind: session, human or script. session: the session that speaks, or the human's own box. among:
     sessions it may be, where its process belongs to several."""
 

@@ -134,10 +134,6 @@ class Engine:
             else:
                 self._do_or_queue(effect)
         self._groups.append((len(ops), len(after), event))
-        due = self._broker.next_due()
-        if due != self._due:
-            self._due = due
-            self._due_changed.set()
 
     def _do_or_queue(self, effect: Effect) -> None:
         match effect:
@@ -161,7 +157,11 @@ class Engine:
         self.submit(ProcessExited(process))
 
     def _flush(self) -> None:
-        """Lets go of what waits for nothing; wakes the committer for the rest."""
+        """Lets go of what waits for nothing; wakes the committer for the rest, and the timer where it must."""
+        due = self._broker.next_due()
+        if due != self._due:
+            self._due = due
+            self._due_changed.set()
         if self._ops or self._committing:
             self._work.set()
             return
