@@ -24,6 +24,8 @@ Socket = socket.socket
 
 READ_SIZE = 1 << 16
 BUSY_PAUSE_S = 0.01
+FOREVER_S = 1e6
+"""A wait that is longer needs no limit."""
 PEER_CREDENTIALS = {"linux": (1, 17), "darwin": (0, 1)}
 """SOL_SOCKET and SO_PEERCRED; SOL_LOCAL and LOCAL_PEERCRED."""
 
@@ -124,4 +126,4 @@ def limit_wait(link: Socket, deadline: float) -> None:
     left = deadline - monotonic()
     if left <= 0:
         raise TimeoutError("the deadline is over")
-    link.settimeout(left)
+    link.settimeout(left if left < FOREVER_S else None)

@@ -74,12 +74,15 @@ def connect_or_start(paths: Paths, deadline: float) -> Connection:
     return ensure_broker(paths, deadline)[0]
 
 
-def ensure_broker(paths: Paths, deadline: float) -> tuple[Connection, bool]:
-    """As `connect_or_start`; the second value tells whether this call started the broker."""
+def ensure_broker(paths: Paths, deadline: float, environ: Mapping[str, str] | None = None) -> tuple[Connection, bool]:
+    """As `connect_or_start`; the second value tells whether this call started the broker.
+
+    environ: what `paths` were worked out from, if that is not this process's environment.
+    """
     link = connect_if_running(paths, deadline)
     if link is not None:
         return link, False
-    with Starting(paths) as starting:
+    with Starting(paths, environ) as starting:
         pause = FIRST_PAUSE_S
         while True:
             starting.step()
@@ -108,8 +111,9 @@ def require_broker(paths: Paths, deadline: float) -> Connection:
 class Starting:
     """One client's part in a start. `mine`: a broker was started here."""
 
-    def __init__(self, paths: Paths) -> None:
+    def __init__(self, paths: Paths, environ: Mapping[str, str] | None = None) -> None:
         self._paths = paths
+        self._environ = broker_environment(os.environ if environ is None else environ)
         self._lock: int | None = None
         self._child: Popen[bytes] | None = None
         self._reason_file = paths.state_dir + "/start.err"
@@ -156,7 +160,7 @@ class Starting:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             return
-        self._child = _spawn(self._reason_file)
+        self._child = _spawn(self._reason_file, self._environ)
         self.mine = True
 
     def check(self) -> None:
@@ -177,7 +181,7 @@ class Starting:
         )
 
 
-def _spawn(reason_file: str) -> Popen[bytes]:
+def _spawn(reason_file: str, environ: Mapping[str, str]) -> Popen[bytes]:
     """Starts the broker, detached. Returns the go-between that prints the broker's exit status if it ends while we
     wait.
 
@@ -194,7 +198,7 @@ def _spawn(reason_file: str) -> Popen[bytes]:
             stdout=PIPE,
             stderr=errors,
             cwd="/",
-            env=broker_environment(os.environ),
+            env=dict(environ),
             start_new_session=True,
         )
     finally:

@@ -229,26 +229,55 @@ def _messages(document: Mapping[str, object], sink: Sink, *, empty: str, other: 
     return [sink.paint(GAP.join(head).rstrip(), "dim"), *(GAP.join(cells).rstrip() for cells in body)]
 
 
+def log_entries(document: Mapping[str, object], sink: Sink) -> list[str]:
+    """The answer to `log`: a line for each message, and its text below."""
+    entries = rows_of(document, "entries")
+    if not entries:
+        return ["Nothing was said."]
+    lines = []
+    for entry in entries:
+        state = one_line(entry.get("state"))
+        route = f"{sink.paint(_who(part_of(entry, 'from')), 'bold')} → {sink.paint(_who(part_of(entry, 'to')), 'bold')}"
+        facts = [sink.paint(state, STATE_STYLES.get(state, "bold")), one_line(entry.get("id"))]
+        if entry.get("reply_to"):
+            facts.append(f"answers {one_line(entry['reply_to'])}")
+        lines.append("  ".join([sink.paint(clock(entry.get("sent_at")), "dim"), route, *facts]))
+        text = entry.get("text") if entry.get("text") is not None else entry.get("summary")
+        lines += [f"    {line}" for line in inert(str(text or ""), multiline=True).split("\n")]
+    return lines
+
+
+def _who(party: Mapping[str, object]) -> str:
+    name = one_line(party.get("name"))
+    return name if party.get("kind") in (None, "session", "script") else f"{name} (human)"
+
+
 def identity(document: Mapping[str, object], sink: Sink) -> list[str]:
     """The answer to `whoami`."""
     session = part_of(document, "session")
+    among = rows_of(document, "among")
+    if among:
+        names = ", ".join(called(one) for one in among)
+        return [f"One of several sessions that share a process, and not sure which: {names}."]
     if not session:
-        name = one_line(document.get("name")) or "you"
         if document.get("kind") == "script":
-            return [f"A script of {name}, outside every session. What it sends says so."]
+            return ["A script: outside every session, and without a terminal. What it sends says so."]
+        name = one_line(document.get("name")) or "you"
         return [f"The human {name}, at a terminal. What you send is from you, not from a session."]
     facts = [
         ("id", session.get("id")),
+        ("reply address", document.get("address")),
+        ("inbound mail", document.get("policy")),
+        ("arrives by", session.get("delivery")),
+        ("can reply", "yes" if session.get("can_reply") else "no"),
+        ("state", session.get("state")),
         ("harness", session.get("harness")),
         ("conversation", session.get("harness_session_id")),
-        ("folder", folder(session.get("cwd"))),
         ("class", session.get("class")),
-        ("state", session.get("state")),
-        ("mail arrives by", session.get("delivery")),
-        ("can reply", {True: "yes", False: "no"}.get(session.get("can_reply") is True)),
+        ("folder", folder(session.get("cwd"))),
         ("label", session.get("label")),
     ]
-    return [f"{sink.paint(called(session), 'bold')}: write to it by that name or ref.", *fact_lines(facts)]
+    return [f"The session {sink.paint(called(session), 'bold')}.", *fact_lines(facts)]
 
 
 def fact_lines(facts: list[tuple[str, object]]) -> list[str]:

@@ -1,0 +1,84 @@
+"""`xsessionctl log`: what was said, and what became of it."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import click
+
+from xsessionctl.client import ClientError
+from xsessionctl.lifecycle import connect_or_start, find_paths
+from xsessionctl.options import Setup, verb
+from xsessionctl.outcome import conclude, fail
+from xsessionctl.render import log_entries, rows_of
+from xsessionctl.requests import ask
+
+UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+@verb(
+    "log",
+    examples={
+        "xsessionctl log --since 2h": "the last two hours, oldest first",
+        "xsessionctl log --thread m-5f0c": "a message, its replies, and theirs",
+        "xsessionctl log --follow": "and what comes, until Ctrl-C",
+    },
+    exits=(7, 9, 10),
+)
+@click.option("--follow", is_flag=True, help="Stay, and print what comes. With --json: one entry a line.")
+@click.option("--thread", metavar="ID", help="Only the thread that this message belongs to.")
+@click.option("--since", metavar="T", help="Only since then: 30s, 10m, 2h, 7d ago, or a time like 2026-01-31T12:00.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=100, metavar="N", help="At most the last N (100).")
+def command(setup: Setup, *, follow: bool, thread: str | None, since: str | None, limit: int) -> int:
+    """What was said, and what became of it.
+
+    You see all messages of your sessions, oldest first. In an agent's shell only those of that session are shown.
+    """
+    params: dict[str, object] = {"limit": limit}
+    if thread is not None:
+        params["thread"] = thread
+    if since is not None:
+        params["since"] = moment(since)
+    if follow:
+        return _follow(setup, params)
+    return conclude(lambda: ask("log", params, setup.deadline), log_entries, setup.sink, as_json=setup.as_json)
+
+
+def moment(text: str) -> str:
+    """A time as RFC 3339 in UTC, from one or from a length of time before now. Raises click.BadParameter."""
+    ago = re.fullmatch(r"(\d+)\s*([smhd])", text.strip())
+    try:
+        if ago is not None:
+            then = datetime.now(UTC) - timedelta(**{UNITS[ago[2]]: int(ago[1])})
+        else:
+            then = datetime.fromisoformat(text.strip()).astimezone(UTC)  # without a zone it is the local one
+    except (ValueError, OverflowError):
+        raise click.BadParameter(
+            f"{text!r} is no time. Write 30s, 10m, 2h, 7d, or 2026-01-31T12:00.", param_hint="'--since'"
+        ) from None
+    return then.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _follow(setup: Setup, params: dict[str, object]) -> int:
+    sink = setup.sink
+
+    def tell(entries: list[dict[str, object]]) -> None:
+        if not setup.as_json:
+            sink.lines(log_entries({"entries": entries}, sink) if entries else [])
+            return
+        for entry in entries:
+            sink.document(entry)
+
+    try:
+        with connect_or_start(find_paths(), setup.deadline) as link:
+            tell(rows_of(link.call("log", {**params, "follow": True}), "entries"))
+            link.deadline = float("inf")
+            for method, entry in link.notifications():
+                if method == "entry":
+                    tell([entry])
+                elif method == "bye":
+                    raise ClientError("no_broker", "The broker stopped.", "Follow again once it runs.")
+    except ClientError as problem:
+        return fail(problem, sink, as_json=setup.as_json)
+    return 0
