@@ -149,25 +149,24 @@ def _clear(path: str) -> None:
 
 
 def _somebody_listens(path: str) -> bool:
-    # We hold the lock, so a broker that listened here is dead or dying: its end closes our connection, and then nothing
-    # listens any more. A program that merely turned us away still does.
-    return _accepts(path) and _accepts(path)
-
-
-def _accepts(path: str) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(DYING_S)
-        try:
-            probe.connect(path)
-        except BlockingIOError:
-            return True  # its backlog is full
-        except OSError:
-            return False
-        try:
-            probe.recv(1)
-        except OSError:
-            pass  # it kept us waiting, or died
-        return True
+    for _ in range(2):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.settimeout(DYING_S)
+            try:
+                probe.connect(path)
+            except BlockingIOError:
+                return True  # its backlog is full
+            except OSError:
+                return False
+            try:
+                probe.recv(1)
+            except TimeoutError:
+                return True
+            except OSError:
+                pass
+        # We hold the lock, so a broker that listened here is dying: its end closed our connection, and by now nobody
+        # listens. A program that merely turned us away still does; so ask once more.
+    return True
 
 
 def _bind_private(listener: socket.socket, path: str) -> None:
@@ -181,5 +180,5 @@ def _bind_private(listener: socket.socket, path: str) -> None:
     else:
         os.fchmod(listener.fileno(), 0o600)  # Linux gives the file the mode of the socket
         listener.bind(path)
-        if stat.S_IMODE(os.lstat(path).st_mode) & 0o077:  # a kernel that is called Linux and is none
+        if stat.S_IMODE(os.lstat(path).st_mode) != 0o600:  # a strange umask, or a kernel that is Linux by name only
             os.chmod(path, 0o600)
