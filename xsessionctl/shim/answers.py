@@ -35,9 +35,10 @@ def tell_refusal(error: Mapping[str, object]) -> tuple[str, dict[str, object]]:
     if isinstance(hint, str) and hint:
         parts.append(hint)
     candidates = error.get("candidates")
-    names = [_address(item) for item in candidates if isinstance(item, dict)] if isinstance(candidates, list) else []
-    if names:
-        parts.append("Candidates: " + "; ".join(names) + ".")
+    told = " ".join(parts)
+    named = [item for item in _objects(candidates) if f"[{item.get('ref')}]" not in told]
+    if named:
+        parts.append("Candidates: " + "; ".join(map(_address, named)) + ".")
     return " ".join(parts), {"error": dict(error)}
 
 
@@ -99,15 +100,15 @@ def tell_checked(result: Mapping[str, object]) -> tuple[str, dict[str, object]]:
     if steps:
         text += " " + ", ".join(steps) + "."
     target = result.get("target_state")
-    if isinstance(target, str):
-        text += f" The session is {target}."
+    if isinstance(target, str) and target != "unknown":
+        text += f" That session is {target}."
     return text, dict(result)
 
 
 def tell_read(batch: Batch) -> tuple[str, dict[str, object]]:
     """`read_messages`. The envelopes follow as texts of their own."""
     count = len(batch.show)
-    text = "No messages are waiting." if not count else f"{count} message{'s' if count > 1 else ''}:"
+    text = f"{count} message{'s' if count > 1 else ''}." if count else "No messages are waiting."
     if batch.left:
         text += f" {batch.left} more wait; call read_messages again."
     return text, {"messages": batch.show, "left": batch.left}

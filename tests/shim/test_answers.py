@@ -1,0 +1,138 @@
+"""What a model is told, in text and as structured content."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from tests.shim.fake_broker import make_message, make_session
+from xsessionctl.shim import answers
+from xsessionctl.shim.mail import Mailbag, show_message
+from xsessionctl.shim.tools import list_tools
+
+SCHEMAS = {str(tool["name"]): tool["outputSchema"] for tool in list_tools("2025-11-25")}
+SENT: dict[str, Any] = {
+    "id": "m-" + "0" * 32,
+    "state": "queued",
+    "to": {"id": "s-1", "ref": "1a2b3c", "name": "web"},
+    "rule": "none",
+    "expires_at": None,
+    "bytes": 3,
+    "sha256": "0" * 64,
+    "reply": None,
+    "notice": None,
+}
+
+
+def _fits(tool: str, structured: dict[str, object]) -> None:
+    Draft202012Validator(SCHEMAS[tool]).validate(structured)  # type: ignore[arg-type]
+
+
+def test_the_listing_begins_with_what_others_call_the_caller_and_says_when_each_reads() -> None:
+    """D9, W16, W19: the caller's own row is marked; `delivery` and what cannot reply stand there before anyone
+    sends."""
+    own, other = make_session("api", "a" * 32), make_session("web", "b" * 32, delivery="push", can_reply=False)
+    text, structured = answers.tell_list({"self": own, "sessions": [own, other], "incomplete": []})
+    lines = text.splitlines()
+    assert lines[0] == "Others call you api [aaaaaa]."
+    assert lines[1] == "- web [bbbbbb] claude idle push cannot reply /src/web"
+    assert [row.get("is_self") for row in structured["sessions"]] == [True, None]  # type: ignore[attr-defined]
+    _fits("list_agents", structured)
+
+
+def test_an_empty_or_incomplete_listing_says_so() -> None:
+    text, structured = answers.tell_list(
+        {"self": None, "sessions": [], "incomplete": [{"source": "remote", "reason": "no answer"}]}
+    )
+    assert text.splitlines() == [
+        "You are not listed.",
+        "No other session is there.",
+        "Not everything could be looked at: remote: no answer.",
+    ]
+    _fits("list_agents", structured)
+
+
+def test_what_others_wrote_moves_no_cursor() -> None:
+    row = make_session("web", "b" * 32, cwd="/src/\x1b[2J\u202ex\n- root [666666]")
+    text, _ = answers.tell_list({"self": None, "sessions": [row], "incomplete": []})
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert len(text.splitlines()) == 2
+
+
+@pytest.mark.parametrize("state", ["held", "queued", "handed", "delivered", "replied", "something-new"])
+@pytest.mark.parametrize("name", ["web", "名" * 64, "x" * 64])
+@pytest.mark.parametrize("waited", [True, False])
+def test_the_answer_to_a_send_is_short_and_says_never_again(state: str, name: str, *, waited: bool) -> None:
+    """F5: at most 200 bytes, whatever the name; nothing of the body is in it."""
+    sent = {**SENT, "state": state, "to": {**SENT["to"], "name": name}}
+    text, structured = answers.tell_sent(sent, None, waited=waited)
+    assert len(text.encode()) <= 200
+    assert SENT["id"] in text
+    assert "1a2b3c" in text
+    assert state == "replied" or "Do not send it again." in text
+    assert structured["text"] == text
+    _fits("send_message", structured)
+
+
+def test_a_reply_that_was_waited_for_comes_in_its_envelope() -> None:
+    reply = show_message(make_message("m-9", "forty-two", reply_to=SENT["id"]))
+    text, structured = answers.tell_sent({**SENT, "state": "replied", "reply": {"id": "m-9"}}, reply, waited=True)
+    assert "the reply follows" in text
+    assert structured["reply"] == {
+        "id": "m-9", "text": "forty-two", "from_name": "web", "envelope": reply["envelope"],
+    }  # fmt: skip
+
+
+def test_a_check_shows_the_history() -> None:
+    history = [
+        {"state": "queued", "at": "2026-01-02T03:04:05.678Z", "rule": None, "by": None},
+        {"state": "delivered", "at": "2026-01-02T03:05:00.000Z", "rule": None, "by": None},
+    ]
+    result = {"id": "m-1", "state": "delivered", "history": history, "target_state": "idle", "to": SENT["to"]}
+    text, structured = answers.tell_checked(result)
+    assert text == ("m-1 to web [1a2b3c]: delivered. queued 03:04:05, delivered 03:05:00. That session is idle.")
+    _fits("check_delivery", structured)
+
+
+def test_a_check_of_all_shows_some_in_text_and_all_as_structure() -> None:
+    messages = [{"id": f"m-{n}", "state": "queued", "to": SENT["to"]} for n in range(30)]
+    text, structured = answers.tell_checked({"messages": messages})
+    assert len(text.splitlines()) == 21
+    assert structured["messages"] == messages
+    assert answers.tell_checked({"messages": []})[0] == "You have sent nothing yet."
+    _fits("check_delivery", structured)
+
+
+def test_reading_tells_how_many_and_how_many_wait() -> None:
+    bag = Mailbag()
+    text, structured = answers.tell_read(bag.open({"messages": [make_message("m-1", "x")], "left": 2}))
+    assert text == "1 message. 2 more wait; call read_messages again."
+    _fits("read_messages", structured)
+    assert answers.tell_read(bag.open({"messages": [], "left": 0}))[0] == "No messages are waiting."
+
+
+def test_a_refusal_names_the_candidates() -> None:
+    error = {
+        "code": "ambiguous",
+        "text": "Two sessions are called web.",
+        "hint": "Add the ref.",
+        "candidates": [
+            {"name": "web", "ref": "1a2b3c", "cwd": "/src/a"},
+            {"name": "web", "ref": "4d5e6f", "cwd": "/src/b"},
+        ],
+        "retry_after_s": None,
+        "detail": None,
+    }
+    text, structured = answers.tell_refusal(error)
+    assert text == ("Two sessions are called web. Add the ref. Candidates: web [1a2b3c] /src/a; web [4d5e6f] /src/b.")
+    assert structured == {"error": error}
+
+
+@pytest.mark.parametrize("revision, structured", [("2024-11-05", False), ("2025-03-26", False), ("2025-06-18", True)])
+def test_structured_content_goes_only_where_it_is_known(revision: str, *, structured: bool) -> None:
+    result = answers.as_result("a", {"x": 1}, ["b"], is_error=False, revision=revision)
+    assert [part["text"] for part in result["content"]] == ["a", "b"]  # type: ignore[attr-defined]
+    assert ("structuredContent" in result) == structured
