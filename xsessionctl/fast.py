@@ -4,8 +4,9 @@ our own modules.
 Laws: says and returns exactly what the full command line does for the same words, which a test compares. What it does
 not know it leaves alone by returning None, before anything was sent. Whatever goes wrong on the way, a missing broker
 included, it hands to the full client together with the request, which may be repeated because a `send` always carries
-a key. Each module that is imported here is felt in every `send` of a shell or a hook
-(docs/decisions/0003-fast-way-in.md). Refuses to know: options with values, words for failures.
+a key. Each module that is imported here is felt in every `send` of a shell or a hook, and what must be imported comes
+after the connection is made: the broker looks who is calling meanwhile (docs/decisions/0003-fast-way-in.md). Refuses
+to know: options with values, words for failures.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ import sys
 from os import geteuid, urandom
 from time import monotonic
 
-from xsessionctl.lean import READ_SIZE, connect_unix, decode, encode, encode_ascii, limit_wait, peer_uid
 from xsessiond.paths import PathError, resolve_paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from xsessionctl.lean import Socket
 
     Document = Mapping[str, object]
 
@@ -61,11 +63,14 @@ def run(words: Sequence[str]) -> int | None:
     else:
         return None
     deadline = monotonic() + TIMEOUT_S
-    answer = _exchange(verb, params, deadline)
+    link = _connect()
+    answer = None if link is None else _exchange(link, verb, params, deadline)
     result = None if answer is None else answer.get("result")
     if not isinstance(result, dict):
         return _in_full(verb, params, answer, deadline, as_json=as_json)
     if as_json:
+        from xsessionctl.lean import encode_ascii
+
         _say(encode_ascii(result))
     elif verb == "send":
         _say(sent_line(result))
@@ -98,27 +103,40 @@ def sent_line(document: Document) -> str:
     return f"{line} · {document.get('id')}"
 
 
-def _exchange(verb: str, params: Document, deadline: float) -> dict[str, object] | None:
-    """The frame that answers, or None for every kind of trouble."""
-    request = encode({"jsonrpc": "2.0", "id": 2, "method": verb, "params": params})
+def _connect() -> Socket | None:
+    """A link to the broker, if that is a matter of one call; None for every kind of trouble."""
     try:
-        link = connect_unix(resolve_paths().broker_socket, deadline)
-        try:
-            if peer_uid(link) not in (None, 0, geteuid()):
-                return None
-            link.sendall(f"{HELLO}{request}\n".encode())
-            data = b""
-            while data.count(b"\n") < 2:
-                limit_wait(link, deadline)
-                more = link.recv(READ_SIZE)
-                if not more:
-                    return None
-                data += more
-        finally:
-            link.close()
-        answer = decode(data.split(b"\n")[1].decode())
-    except (OSError, ValueError, PathError):
+        from _socket import AF_UNIX, SOCK_STREAM, socket  # the package of that name costs half as much as all of Python
+
+        link = socket(AF_UNIX, SOCK_STREAM)
+        link.settimeout(TIMEOUT_S)
+        link.connect(resolve_paths().broker_socket)
+    except (ImportError, OSError, PathError):
         return None
+    return link
+
+
+def _exchange(link: Socket, verb: str, params: Document, deadline: float) -> dict[str, object] | None:
+    """The frame that answers, or None for every kind of trouble. The link is closed."""
+    from xsessionctl.lean import READ_SIZE, decode, encode, limit_wait, peer_uid
+
+    try:
+        if peer_uid(link) not in (None, 0, geteuid()):
+            return None
+        request = encode({"jsonrpc": "2.0", "id": 2, "method": verb, "params": params})
+        link.sendall(f"{HELLO}{request}\n".encode())
+        data = b""
+        while data.count(b"\n") < 2:
+            limit_wait(link, deadline)
+            more = link.recv(READ_SIZE)
+            if not more:
+                return None
+            data += more
+        answer = decode(data.split(b"\n")[1].decode())
+    except (OSError, ValueError):
+        return None
+    finally:
+        link.close()
     return answer if isinstance(answer, dict) and answer.get("id") == 2 else None
 
 
