@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from xsessiond.core import limits
+from xsessiond.core.effects import Persist
 from xsessiond.core.envelope import EnvelopeInput, render_envelope
 from xsessiond.core.errors import Refusal
 from xsessiond.core.ids import MessageId
@@ -108,16 +109,17 @@ class Delivery:
     def acknowledge(self, wire: Wire, box_of: Session, request: Ack, now: Now) -> None:
         """These are in the receiver's context now."""
         count = 0
+        lazy = request.id is UNSET  # nobody waits for the answer; should it be lost with the broker, the lease is too
         upto = request.params.upto
         if upto is not None:
             outstanding = wire.outstanding
             while outstanding and outstanding[0][0] <= upto:
                 _, message = outstanding.popleft()
                 if message.lease == wire.link:
-                    self._deliver(box_of, message, now)
+                    self._deliver(box_of, message, now, lazy=lazy)
                     count += 1
         for message in self._mine(box_of, request.params.ids) if request.params.ids else ():
-            self._deliver(box_of, message, now)
+            self._deliver(box_of, message, now, lazy=lazy)
             count += 1
         if count and not box_of.noted and box_of.kind == "session":
             box_of.noted = True
@@ -129,11 +131,12 @@ class Delivery:
         if box_of.box.waiting:
             self.offer(box_of, now)
 
-    def _deliver(self, box_of: Session, message: Message, now: Now) -> None:
+    def _deliver(self, box_of: Session, message: Message, now: Now, *, lazy: bool) -> None:
         message.advance("ack")
         box_of.box.remove(message)
         del self._core.messages[message.id]
-        self._core.persist(MarkMessage(message.seq, message.id, "delivered", now.ms))
+        op = MarkMessage(message.seq, message.id, "delivered", now.ms)
+        self._core.out.append(Persist(op, lazy=lazy))
 
     def hand(self, wire: Wire, box_of: Session, request: Handed, now: Now) -> None:
         """These were given to the harness; whether a turn has them is not known yet."""

@@ -131,9 +131,10 @@ Event = (
 
 
 class Persist(Struct, frozen=True, gc=False):
-    """Store this."""
+    """Store this. lazy: nothing that is sent depends on it; it goes with the next commit, or soon by itself."""
 
     op: Op
+    lazy: bool = False
 
 
 class SendFrame(Struct, frozen=True, gc=False):

@@ -16,7 +16,7 @@ MAX_SKIP = 16 << 20
 """How much of an over-long line is read and thrown away to find its end and say its size, before the link is closed."""
 FRAMES_PER_TURN = 64
 """Frames of one peer handled before other tasks get their turn."""
-READ_SIZE = 64 << 10
+READ_SIZE = 32 << 10
 """One read from a peer."""
 OUTBOX_BYTES = 4 << 20
 """Unsent bytes for one peer beyond which it is cut off: it does not read what it asked for."""

@@ -64,7 +64,8 @@ class Message(Struct, eq=False):
 
 
 def message_of(row: MessageRow, origin: Raw) -> Message:
-    """The message of a row. One that was `handed` before a restart waits again: whoever had it had it from another broker."""
+    """The message of a row. One that was `handed` before a restart waits again: whoever had it had it from another
+    broker."""
     state = "queued" if row.state == "handed" else row.state
     return Message(row, origin, row.id, row.seq, row.bytes, row.target_id, state)
 

@@ -302,12 +302,12 @@ class Sending:
             self._mark_replied(draft.original, now)
         notice = draft.notice or NOTICES.get(target.delivery)
         shape = SendShape(message_id, "queued", target.target, RULE, None, draft.size, draft.digest.hex(), None, notice)
+        if not (params.reply_to is not None and self._hand_to_waiter(message, target, now)):
+            self._delivery.offer(target, now)  # first, since its receiver is the one who is waiting
         if params.wait_reply:
             self._wait(draft, message_id, params.wait_reply, shape, now)
         else:
             core.answer(wire, draft.request_id, shape)
-        if not (params.reply_to is not None and self._hand_to_waiter(message, target, now)):
-            self._delivery.offer(target, now)
         if now.mono - target.seen >= limits.PING_AFTER_S:
             self._introductions.wonder(target, now)
         if core.followers:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from functools import partial
 
 import trio
 
@@ -22,8 +23,8 @@ PASSING = frozenset({errno.ECONNABORTED, errno.EINTR, errno.EPERM, errno.EPROTO,
 SHORTAGE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 """Errors of `accept` that pass when somebody else lets go of something."""
 
-Handler = Callable[[socket.socket], Awaitable[None]]
-"""Serves one connection, a non-blocking socket, to its end. It is closed afterwards in any case."""
+Handler = Callable[[socket.socket, Callable[[], None]], None]
+"""Takes over one connection, a non-blocking socket, and calls back once when it has closed it."""
 
 
 class Acceptor:
@@ -93,19 +94,15 @@ class Acceptor:
                 self._short = False
                 self._report("Connections are accepted again.")
             source.open += 1
-            self._nursery.start_soon(self._serve, source, connection)
+            source.handler(connection, partial(self._closed, source))
             if source.open >= source.most:
                 self._fds.remove(fd)
                 return
 
-    async def _serve(self, source: _Source, connection: socket.socket) -> None:
-        try:
-            await source.handler(connection)
-        finally:
-            connection.close()
-            source.open -= 1
-            if source.open == source.most - 1:
-                self._resume(source)
+    def _closed(self, source: _Source) -> None:
+        source.open -= 1
+        if source.open == source.most - 1:
+            self._resume(source)
 
     def _resume(self, source: _Source) -> None:
         fd = source.listener.fileno()

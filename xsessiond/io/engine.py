@@ -1,7 +1,7 @@
 """The one owner of the broker: gives it events, does its effects, and lets no answer overtake its commit.
 
 Laws: an event is handled and its effects are queued without an await between; what stands behind a `Persist` leaves
-after that commit, and so does all that was decided later; commits take everything that gathered meanwhile. Refuses to
+after that commit, and so does all that was decided later; a commit takes everything that gathered meanwhile. Refuses to
 know: what events and effects mean.
 """
 
@@ -56,6 +56,10 @@ SLOW_COMMIT_S = 0.002
 everybody."""
 CHECKPOINT_BYTES = 4 << 20
 """Size of the store's log at which it is moved into the main file."""
+LAZY_S = 0.02
+"""How long an operation that nobody waits for may wait for company. Long beside a commit, short beside a restart."""
+FINISH_LOOK_S = 0.005
+"""How often the end looks whether the last commit is done; only a slow or failing disk makes it look twice."""
 OWED_MOST = 100_000
 """Operations that a failing store may owe us before the oldest are given up."""
 
@@ -93,10 +97,10 @@ class Engine:
         self._after: list[Effect] = []
         self._groups: list[tuple[int, int, Event]] = []
         self._owed: list[Op] = []
-        self._committing = False
+        self._pressing = False
+        self._committing = self._troubled = False
         self._commit_s = 0.0
-        self._work = trio.Event()
-        self._due_changed = trio.Event()
+        self._work, self._due_changed, self._rest = trio.Event(), trio.Event(), trio.Event()
         self._due: float | None = None
         self._nursery: trio.Nursery | None = None
         self._checkpointing = False
@@ -108,29 +112,29 @@ class Engine:
         """Both clocks."""
         return Now(trio.current_time(), time.time_ns() // 1_000_000)
 
-    def submit(self, event: Event, now: Now | None = None) -> None:
-        """Handles one event and starts what follows from it."""
-        self._handle(event, now or self.now())
-        self._flush()
+    def submit(self, event: Event) -> None:
+        """Handles one event and does what follows from it."""
+        self._handle(event, self.now())
+        self.settle()
 
     def receive(self, link: int, frames: Sequence[Frame]) -> None:
-        """Handles what one read of a peer brought."""
+        """Handles what one read of a peer brought. `settle` follows when the turn's other peers were read too."""
         now = self.now()
         for frame in frames:
             self._handle(FrameReceived(link, frame), now)
-        self._flush()
 
     def _handle(self, event: Event, now: Now) -> None:
         ops, after = self._ops, self._after
         for effect in self._broker.handle(event, now):
-            kind = type(effect)
-            if kind is SendFrame:
-                if effect.urgent:  # type: ignore[union-attr]  # mypy does not narrow on `type() is`
-                    self._send(effect)  # type: ignore[arg-type]
+            if isinstance(effect, SendFrame):
+                if effect.urgent:
+                    self._send(effect)
                 else:
                     after.append(effect)
-            elif kind is Persist:
-                ops.append(effect.op)  # type: ignore[union-attr]
+            elif isinstance(effect, Persist):
+                ops.append(effect.op)
+                if not effect.lazy:
+                    self._pressing = True
             else:
                 self._do_or_queue(effect)
         self._groups.append((len(ops), len(after), event))
@@ -156,18 +160,47 @@ class Engine:
         asked."""
         self.submit(ProcessExited(process))
 
-    def _flush(self) -> None:
-        """Lets go of what waits for nothing; wakes the committer for the rest, and the timer where it must."""
+    def settle(self) -> None:
+        """The end of a turn: stores what gathered, while the disk is quick at once, and lets go of what waits for
+        nothing."""
         due = self._broker.next_due()
         if due != self._due:
             self._due = due
             self._due_changed.set()
-        if self._ops or self._committing:
+        if self._committing or self._troubled:
+            return  # the committer goes on with it
+        if not self._pressing:
+            self._let_go()
+            return
+        if self._commit_s > SLOW_COMMIT_S or self._owed:
             self._work.set()
             return
-        after, self._after, self._groups = self._after, [], []
+        start = time.perf_counter()
+        try:
+            self._store.commit(self._ops)
+        except StoreError:
+            self._troubled = True  # all stays where it is; the committer tries again, with more patience
+            self._work.set()
+            return
+        self._note_commit(start)
+        _, after, _ = self._take()
+        self._do(after)
+
+    def _let_go(self) -> None:
+        """Nothing waits for a commit: the frames go. Operations that nobody waits for are stored with the next, or
+        soon."""
+        after, self._after = self._after, []
+        self._groups = [(len(self._ops), 0, TimePassed())] if self._ops else []
+        if self._ops:
+            self._rest.set()
         if after:
             self._do(after)
+
+    def _take(self) -> tuple[list[Op], list[Effect], list[tuple[int, int, Event]]]:
+        batch = self._ops, self._after, self._groups
+        self._ops, self._after, self._groups = [], [], []
+        self._pressing = False
+        return batch
 
     # -- effects -----------------------------------------------------------------------------------------------------
 
@@ -242,49 +275,57 @@ class Engine:
         async with trio.open_nursery() as self._nursery:
             self._nursery.start_soon(self._keep_time)
             self._nursery.start_soon(self._commit_forever)
+            self._nursery.start_soon(self._store_the_rest)
             task_status.started()
 
     async def _commit_forever(self) -> None:
+        """Commits in a thread what `settle` left, for as long as that is needed."""
         while True:
             await self._work.wait()
             self._work = trio.Event()
-            while self._ops:
-                await self.commit()
-                await trio.lowlevel.checkpoint()
+            while self._pressing:
+                await self._commit_all()
 
-    async def commit(self) -> None:
+    async def _store_the_rest(self) -> None:
+        """Stores what nobody waits for, a moment after it came, unless it went with something else."""
+        while True:
+            await self._rest.wait()
+            await trio.sleep(LAZY_S)
+            self._rest = trio.Event()
+            if self._ops:
+                self._pressing = True
+                self.settle()
+
+    async def _commit_all(self) -> None:
         """Stores all that gathered, then sends what waited for it."""
-        ops, after, groups = self._ops, self._after, self._groups
-        self._ops, self._after, self._groups = [], [], []
-        self._committing = True
+        ops, after, groups = self._take()
+        owed, self._owed = self._owed, []
+        self._committing, self._troubled = True, False
         try:
-            if self._owed:
-                await self._commit([*self._owed, *ops])
-                self._owed = []
-            else:
-                await self._commit(ops)
+            await self._commit([*owed, *ops])
         except StoreError as problem:
+            self._owed = owed
             await self._commit_apart(ops, after, groups, problem)
         else:
             if not self._healthy:
                 self._healthy = True
-                self._handle(HealthChanged(True, "ok"), self.now())
+                self._handle(HealthChanged(True, "The store works again."), self.now())
             self._do(after)
         finally:
             self._committing = False
-        self._flush()
-        if not self._checkpointing and self._store.log_bytes() > CHECKPOINT_BYTES:
-            assert self._nursery is not None
-            self._checkpointing = True
-            self._nursery.start_soon(self._checkpoint)
+        self.settle()
 
     async def _commit(self, ops: Sequence[Op]) -> None:
         start = time.perf_counter()
-        if self._commit_s > SLOW_COMMIT_S:
-            await trio.to_thread.run_sync(self._store.commit, ops)
-        else:
-            self._store.commit(ops)
+        await trio.to_thread.run_sync(self._store.commit, ops)
+        self._note_commit(start)
+
+    def _note_commit(self, start: float) -> None:
+        """Remembers how quick the disk is, and moves the store's log when it has grown."""
         self._commit_s += (time.perf_counter() - start - self._commit_s) / 8
+        if not self._checkpointing and self._nursery is not None and self._store.log_bytes() > CHECKPOINT_BYTES:
+            self._checkpointing = True
+            self._nursery.start_soon(self._checkpoint)
 
     async def _commit_apart(
         self, ops: list[Op], after: list[Effect], groups: list[tuple[int, int, Event]], problem: StoreError
@@ -327,10 +368,14 @@ class Engine:
         finally:
             self._checkpointing = False
 
-    @property
-    def settled(self) -> bool:
-        """Whether all that was decided is stored and sent to the sockets."""
-        return not self._ops and not self._committing and all(peer.idle for peer in self.peers.values())
+    async def finish(self) -> None:
+        """Returns when all that was decided is stored and given to the sockets. The caller bounds it."""
+        while self._ops or self._committing or self._troubled:
+            self._pressing = True
+            self.settle()
+            await trio.sleep(FINISH_LOOK_S)
+        for peer in list(self.peers.values()):
+            await peer.drained()
 
     # -- time --------------------------------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """One connection: reads frames for the engine, sends at once, waits only for a peer that is full.
 
 Laws: a send is tried first and queued only when the socket does not take it; what is queued is bounded, and while much
-of it waits nothing more is read from that peer; one turn handles a bounded number of frames. Refuses to know: what a
-frame means.
+of it waits nothing more is read from that peer; one turn reads a bounded number of bytes, so that one peer cannot keep
+the others waiting. Refuses to know: what a frame means.
 """
 
 from __future__ import annotations
@@ -12,107 +12,117 @@ from collections.abc import Callable, Sequence
 
 import trio
 
-from xsessiond.core.limits import FRAMES_PER_TURN, OUTBOX_BYTES, OUTBOX_PAUSE, READ_SIZE
+from xsessiond.core.limits import OUTBOX_BYTES, OUTBOX_PAUSE, READ_SIZE
 from xsessiond.core.link import Frame, Link
+from xsessiond.io.readiness import FdSet
 
 
 class Peer:
-    """A connected stream socket, non-blocking. `handle(frames)` is called with what one read brought, or a part of it.
+    """A connected stream socket, non-blocking, which belongs to the peer from now on.
 
-    The owner runs `run`, which ends when either side closed, and then closes the socket.
+    fds: the set that tells when there is something to read. nursery: for waiting until a full peer takes more.
+    handle(link, frames): called with what one read brought. gone(peer): called once, when the connection has ended,
+    whoever ended it; the socket is closed then.
     """
 
-    __slots__ = ("_closing", "_drained", "_handle", "_nursery", "_outbox", "_scope", "_sock", "link", "protocol")
+    __slots__ = (
+        "_closing", "_draining", "_emptied", "_fd", "_fds", "_gone", "_handle", "_nursery", "_outbox", "_reading", "_sock", "link",
+        "protocol",
+    )  # fmt: skip
 
     def __init__(
         self,
         sock: socket.socket,
         link: int,
+        fds: FdSet,
         nursery: trio.Nursery,
         handle: Callable[[int, Sequence[Frame]], None],
+        gone: Callable[[Peer], None],
     ) -> None:
         self.link, self.protocol = link, Link()
-        self._sock, self._nursery, self._handle = sock, nursery, handle
-        self._outbox = bytearray()
-        self._drained: trio.Event | None = None
-        self._closing = False
-        self._scope: trio.CancelScope | None = None
+        self._sock, self._fd, self._fds, self._nursery = sock, sock.fileno(), fds, nursery
+        self._handle, self._gone = handle, gone
+        self._outbox = b""
+        self._draining = self._closing = self._reading = False
+        self._emptied = trio.Event()
+
+    def start(self) -> None:
+        """Begins to read."""
+        self._reading = True
+        self._fds.add(self._fd, self._read)
+
+    def _read(self, _fd: int) -> None:
+        try:
+            data = self._sock.recv(READ_SIZE)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.cut()
+            return
+        frames = self.protocol.receive(data)
+        if frames:
+            self._handle(self.link, frames)
+        if self._draining and self._reading and len(self._outbox) > OUTBOX_PAUSE:
+            self._reading = False
+            self._fds.remove(self._fd)
 
     def send(self, data: bytes) -> None:
         """Sends, or queues what the socket does not take now. A peer that let too much gather is cut off."""
-        if self._outbox:
-            self._outbox += data
-            if len(self._outbox) > OUTBOX_BYTES:
+        if self._draining:
+            if len(self._outbox) + len(data) > OUTBOX_BYTES:
                 self.cut()
+            else:
+                self._outbox += data
             return
         try:
             sent = self._sock.send(data)
         except BlockingIOError:
             sent = 0
         except OSError:
-            return  # it has gone; the reader finds out
+            return  # it has gone; the next read finds out
         if sent < len(data):
-            self._outbox += memoryview(data)[sent:]
+            self._outbox = data[sent:]
+            self._draining = True
+            self._emptied = trio.Event()
             self._nursery.start_soon(self._drain)
 
     async def _drain(self) -> None:
         """Sends what was queued, as the peer takes it."""
-        self._drained = drained = trio.Event()
-        outbox = self._outbox
         try:
-            while outbox:
+            while self._outbox and self._fd >= 0:
                 await trio.lowlevel.wait_writable(self._sock)
-                with memoryview(outbox) as view, view[:READ_SIZE] as some:
-                    sent = self._sock.send(some)
-                del outbox[:sent]
+                sent = self._sock.send(self._outbox)
+                self._outbox = self._outbox[sent:]
+                if not self._reading and self._fd >= 0 and len(self._outbox) <= OUTBOX_PAUSE:
+                    self.start()
         except (OSError, trio.ClosedResourceError):
-            outbox.clear()
-        finally:
-            self._drained = None
-            drained.set()
-            if self._closing:
-                self.cut()
+            self._outbox = b""
+        self._draining = False
+        self._emptied.set()
+        if self._closing:
+            self.cut()
 
     def close(self) -> None:
         """Ends the connection after what was sent."""
         self._closing = True
-        if self._drained is None and not self._outbox:
+        if not self._draining:
             self.cut()
 
     def cut(self) -> None:
         """Ends the connection now."""
-        if self._scope is not None:
-            self._scope.cancel()
+        if self._fd < 0:
+            return
+        if self._reading:
+            self._fds.remove(self._fd)
+        self._fd = -1
+        if self._draining:
+            trio.lowlevel.notify_closing(self._sock)
+        self._sock.close()
+        self._gone(self)
 
-    @property
-    def idle(self) -> bool:
-        """Whether nothing waits to be sent."""
-        return not self._outbox
-
-    async def run(self) -> None:
-        """Reads until the peer or `close` ends the connection."""
-        with trio.CancelScope() as self._scope:
-            if not self._closing:
-                await self._read()
-
-    async def _read(self) -> None:
-        sock, receive, handle = self._sock, self.protocol.receive, self._handle
-        while True:
-            await trio.lowlevel.wait_readable(sock)
-            try:
-                data = sock.recv(READ_SIZE)
-            except BlockingIOError:
-                continue
-            except OSError:
-                return
-            if not data:
-                return
-            frames = receive(data)
-            while len(frames) > FRAMES_PER_TURN:
-                handle(self.link, frames[:FRAMES_PER_TURN])
-                del frames[:FRAMES_PER_TURN]
-                await trio.lowlevel.checkpoint()
-            if frames:
-                handle(self.link, frames)
-            while len(self._outbox) > OUTBOX_PAUSE and self._drained is not None:
-                await self._drained.wait()
+    async def drained(self) -> None:
+        """Returns when nothing waits to be sent any more, sent or given up."""
+        while self._draining:
+            await self._emptied.wait()

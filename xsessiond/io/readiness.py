@@ -29,9 +29,10 @@ class FdSet:
     threads. `close` it at the end.
     """
 
-    __slots__ = ("_added", "_callbacks", "_kernel")
+    __slots__ = ("_added", "_callbacks", "_kernel", "_settle")
 
-    def __init__(self) -> None:
+    def __init__(self, settle: Callable[[], None] = lambda: None) -> None:
+        self._settle = settle
         self._kernel = KernelSet()
         self._callbacks: dict[int, Callable[[int], None]] = {}
         self._added: set[int] = set()
@@ -63,6 +64,7 @@ class FdSet:
                 callback = None if fd in self._added else self._callbacks.get(fd)
                 if callback is not None:
                     callback(fd)
+            self._settle()
 
     def close(self) -> None:
         """Give back the kernel's set. The descriptors in it stay open; they belong to who added them."""

@@ -10,6 +10,7 @@ import os
 import pwd
 import signal
 import socket
+from collections.abc import Callable
 from functools import partial
 
 import trio
@@ -50,7 +51,7 @@ class Service:
         self._broker, self._store, self._lock, self._log, self._manager = broker, store, lock, log, manager
         self._rendezvous, self._inherited = rendezvous, inherited
         self._doors: dict[str, tuple[str, ListeningSocket]] = {}
-        self._fds = FdSet()
+        self._fds = FdSet(self._engine.settle)
         self._exits = ExitWatch(self._fds, lambda process: self._engine.submit(ProcessExited(process)))
         self._links = 0
         self._stopped = trio.Event()
@@ -100,23 +101,26 @@ class Service:
 
     # -- connections -------------------------------------------------------------------------------------------------
 
-    async def _serve(self, door: str | None, sock: socket.socket) -> None:
-        """One connection, from its first byte to its last."""
+    def _serve(self, door: str | None, sock: socket.socket, closed: Callable[[], None]) -> None:
+        """One connection begins."""
         facts = self._identify(sock)
         if facts is None:
+            sock.close()
+            closed()
             return
-        self._links += 1
-        link = self._links
         assert self._nursery is not None
-        peer = Peer(sock, link, self._nursery, self._engine.receive)
-        self._engine.peers[link] = peer
-        try:
-            self._engine.submit(LinkOpened(link, door, facts, peer.protocol))
-            await peer.run()
-        finally:
+        self._links += 1
+
+        def gone(peer: Peer) -> None:
+            closed()
             peer.protocol.step("close")
-            del self._engine.peers[link]
-            self._engine.submit(LinkClosed(link))
+            del self._engine.peers[peer.link]
+            self._engine.submit(LinkClosed(peer.link))
+
+        peer = Peer(sock, self._links, self._fds, self._nursery, self._engine.receive, gone)
+        self._engine.peers[peer.link] = peer
+        self._engine.submit(LinkOpened(peer.link, door, facts, peer.protocol))
+        peer.start()
 
     def _identify(self, sock: socket.socket) -> PeerFacts | None:
         """Who connected, by the kernel's word; None for another user, who is not answered."""
@@ -173,8 +177,7 @@ class Service:
         self._remove_sockets()
         self._acceptor.close()
         with trio.move_on_after(STOP_WITHIN_S):
-            while not self._engine.settled:
-                await trio.sleep(0.01)
+            await self._engine.finish()
 
     def _clear_old_doors(self) -> None:
         """Private sockets of a broker that was killed. Those of sessions that may come back are bound anew at once."""

@@ -53,7 +53,8 @@ _PUT_TIMES: Final = "UPDATE message SET handed_at = ?, delivered_at = ?, replied
 _PUT_SESSION: Final = _insert("session", SessionRow.__struct_fields__, verb="REPLACE")
 _PUT_PIN: Final = _insert("pin", PutPin.__struct_fields__, verb="REPLACE")
 _PUT_RECEIPT: Final = _insert("receipt", PutReceipt.__struct_fields__)
-_PUT_EVENT: Final = _insert("event", ("seq", "at", "state", "by", "rule"))
+_PUT_EVENT: Final = """INSERT INTO event (seq, at, state, "by", rule)
+    SELECT ?1, ?2, ?3, ?4, ?5 WHERE EXISTS (SELECT 1 FROM message WHERE seq = ?1)"""
 _NOT_YET: Final = (None, None, None, None)
 # One statement for every state keeps marks in their order. A time that is set stays.
 _MARK: Final = """UPDATE message SET state = ?, handed_at = coalesce(handed_at, nullif(?, x'')),
