@@ -18,7 +18,7 @@ from xsessionctl.shim.protocol import (
     STATELESS_REVISION,
     Call,
     Cancel,
-    ClientNamed,
+    ClientSeen,
     Protocol,
     Reply,
 )
@@ -273,18 +273,18 @@ def test_half_a_surrogate_pair_in_an_id_still_gets_an_answer_in_utf8() -> None:
 
 
 def test_the_client_is_named_by_either_era() -> None:
-    events = Client().events(
-        {
-            "jsonrpc": "2.0",
-            "id": 1,
-            "method": "initialize",
-            "params": {"protocolVersion": "x", "clientInfo": _info("codex")},
-        }
-    )
-    assert [event.name for event in events if isinstance(event, ClientNamed)] == ["codex"]
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": _info("codex")}
     client = Client(STATELESS_REVISION)
-    named = [event for event in client.events(client.frame("tools/list")) if isinstance(event, ClientNamed)]
-    assert [event.name for event in named] == ["tester"]
+    frames = [
+        {"jsonrpc": "2.0", "id": "i", "method": "initialize", "params": params},
+        client.frame("server/discover"),
+        client.frame("tools/list"),
+        {"jsonrpc": "2.0", "id": "j", "method": "initialize", "params": {**params, "clientInfo": {"name": 7}}},
+    ]
+    seen = [event for frame in frames for event in client.events(frame) if isinstance(event, ClientSeen)]
+    assert [(event.name, event.probing) for event in seen] == [
+        ("codex", False), ("tester", True), ("tester", False), (None, False),
+    ]  # fmt: skip
 
 
 def test_a_cancelled_call_is_reported_and_has_no_answer() -> None:

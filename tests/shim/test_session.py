@@ -49,6 +49,21 @@ def test_the_session_is_known_without_any_tool_call(broker: PrivateBroker, fake:
     assert attach == {"token": "ab" * 32, "push": False}
 
 
+def test_a_process_that_is_only_asked_what_it_speaks_is_no_session(broker: PrivateBroker, fake: FakeBroker) -> None:
+    """The official TypeScript client starts one for that question, beside the real one: no row comes and goes."""
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    probe = ShimProcess(broker)
+    assert "2026-07-28" in probe.ask("server/discover", {"_meta": meta})["supportedVersions"]
+    probe.finish()
+    assert fake.asked.empty()
+    stays = ShimProcess(broker)
+    stays.ask("server/discover", {"_meta": meta})
+    fake.next("register")  # after a while it is one, though it asks for nothing
+
+
 def test_the_token_is_in_no_command_line_and_no_environment(shim: ShimProcess, fake: FakeBroker) -> None:
     """S13: tokens are not where `ps` or a sibling could see them."""
     shim.call("list_agents")

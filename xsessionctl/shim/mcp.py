@@ -18,7 +18,7 @@ from xsessionctl.shim.broker_link import BrokerLink, Rendezvous
 from xsessionctl.shim.calls import Calls
 from xsessionctl.shim.identity import Identity, find_harness, read_process
 from xsessionctl.shim.outlet import Outlet
-from xsessionctl.shim.protocol import Call, Cancel, ClientNamed, Protocol, Reply
+from xsessionctl.shim.protocol import Call, Cancel, ClientSeen, Protocol, Reply
 from xsessionctl.shim.watch import Watch
 from xsessiond.core import limits
 from xsessiond.core.jsonrpc import LineSplitter
@@ -44,6 +44,7 @@ class Shim:
         self._link = BrokerLink(identity, rendezvous)
         self._calls = Calls(identity, self._link, self._outlet, self._protocol.finish)
         self._introduced = False
+        self._introduce_at: float | None = None
         self._ending: float | None = None  # until then what runs may finish; nothing more is read
         self._saying_goodbye = False
         self._over = False
@@ -83,12 +84,16 @@ class Shim:
                 self._link.read()
         if self._stdin in readable:
             self._read()
+        if self._introduce_at is not None and self._introduce_at <= now:
+            self._introduce()
         self._link.tick(now)
         self._calls.tick(now)
         self._consider_ending(now)
 
     def _time_left(self) -> float | None:
-        times = [time for time in (self._link.due, self._calls.due, self._ending) if time is not None]
+        times = [
+            time for time in (self._link.due, self._calls.due, self._ending, self._introduce_at) if time is not None
+        ]
         if self._watch.look_every is not None:
             times.append(monotonic() + self._watch.look_every)
         return max(0.0, min(times) - monotonic()) if times else None
@@ -115,13 +120,17 @@ class Shim:
                 self._calls.start(event)
             elif isinstance(event, Cancel):
                 self._calls.cancel(event.call)
-            elif isinstance(event, ClientNamed):
-                if self._identity.name_client(event.name) and self._introduced:
+            elif isinstance(event, ClientSeen):
+                if event.name and self._identity.name_client(event.name) and self._introduced:
                     self._link.tell("update", {"harness": self._identity.harness})
-                self._introduce()
+                if not event.probing:
+                    self._introduce()
+                elif self._introduce_at is None and not self._introduced:
+                    self._introduce_at = monotonic() + limits.SHIM_PROBE_S
 
     def _introduce(self) -> None:
         """The first word of the client makes the session known, after it has been answered."""
+        self._introduce_at = None
         if not self._introduced and not self._identity.off:
             self._introduced = True
             self._link.want()

@@ -8,7 +8,7 @@ know: what a tool does.
     line ──▶ receive() ──▶ Reply(bytes)      write it
                            Call              run it, then finish(call, result) gives the bytes
                            Cancel(call)      its caller does not want it any more; there is no answer
-                           ClientNamed(name) who speaks, as it calls itself
+                           ClientSeen        who speaks, as it calls itself
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import TypeAlias
 
-    Event: TypeAlias = "Reply | Call | Cancel | ClientNamed"
+    Event: TypeAlias = "Reply | Call | Cancel | ClientSeen"
 
 STATEFUL_REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 """Agreed on by `initialize`, oldest first."""
@@ -79,13 +79,19 @@ class Cancel:
         self.call = call
 
 
-class ClientNamed:
-    """The client said what it is, as in `clientInfo.name`."""
+class ClientSeen:
+    """The client said a first or further word.
 
-    __slots__ = ("name",)
+    name: what it calls itself, or None. probing: so far it only asks what this server speaks; some clients start a
+    process for that question alone.
+    """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    __slots__ = ("name", "probing")
+
+    def __init__(self, info: object, *, probing: bool) -> None:
+        name = info.get("name") if isinstance(info, dict) else None
+        self.name = name if isinstance(name, str) and name else None
+        self.probing = probing
 
 
 class _Batch:
@@ -219,7 +225,7 @@ class Protocol:
         events: list[Event] = []
         if _META_VERSION in meta:
             revision = _check_envelope(meta)
-            events += _client_named(meta.get(_META_CLIENT))
+            events.append(ClientSeen(meta.get(_META_CLIENT), probing=method == "server/discover"))
         elif method == "server/discover":
             raise _Invalid(jsonrpc.INVALID_PARAMS, f"params._meta must carry {_META_VERSION} and {_META_CAPABILITIES}.")
         else:
@@ -259,7 +265,8 @@ class Protocol:
             "serverInfo": _server_info(self.revision),
             "instructions": self._instructions,
         }
-        return [*_client_named(params.get("clientInfo")), Reply(frames.result(request_id, result))]
+        seen = ClientSeen(params.get("clientInfo"), probing=False)
+        return [seen, Reply(frames.result(request_id, result))]
 
     def _call(
         self,
@@ -307,11 +314,6 @@ def _check_envelope(meta: Mapping[str, object]) -> str:
     if not isinstance(meta.get(_META_CAPABILITIES), dict):
         raise _Invalid(jsonrpc.INVALID_PARAMS, f"params._meta is missing {_META_CAPABILITIES}, an object.")
     return wanted
-
-
-def _client_named(info: object) -> list[Event]:
-    name = info.get("name") if isinstance(info, dict) else None
-    return [ClientNamed(name)] if isinstance(name, str) and name else []
 
 
 def _cacheable(revision: str) -> dict[str, object]:

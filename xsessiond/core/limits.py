@@ -78,6 +78,8 @@ SHIM_LINE = 8 << 20
 """One line from a harness: a body of MAX_BODY with every character escaped still fits, and is refused with its size."""
 SHIM_INBOX_PAUSE = 1 << 20
 """Unwritten bytes for a harness beyond which its requests are not read: it does not read what it asked for."""
+SHIM_PROBE_S = 1.0
+"""How long a client that only asked what the server speaks is taken for a probe and not for a session."""
 SHIM_BROKER_S = 10.0
 """How long a tool call waits for a broker, which may have to be started, before it answers that there is none."""
 SHIM_ANSWER_S = 30.0
