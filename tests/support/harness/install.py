@@ -42,6 +42,10 @@ PACKAGES = {
     "opencode": Package("opencode-ai", "1.18.33", "opencode"),
     # opencode npm-installs this into every fresh config directory; homes.py links this copy there instead.
     "opencode-plugin": Package("@opencode-ai/plugin", "1.18.33"),
+    # The official MCP clients: the SDK's first generation, its second, and the Inspector.
+    "mcp-sdk": Package("@modelcontextprotocol/sdk", "1.32.2"),
+    "mcp-client": Package("@modelcontextprotocol/client", "2.4.0"),
+    "mcp-inspector": Package("@modelcontextprotocol/inspector", "2.12.0", "mcp-inspector"),
 }
 
 
@@ -93,6 +97,19 @@ def require_harness(name: str) -> Path:
         return harness_command(name)
     except HarnessUnavailable as missing:
         skip_or_fail(str(missing))
+
+
+def require_package(name: str) -> Path:
+    """As ``install_package``, for tests: skips when the package cannot be had, but fails where ``CI=true``."""
+    try:
+        return install_package(name)
+    except HarnessUnavailable as missing:
+        skip_or_fail(str(missing))
+
+
+def require_program(name: str) -> str:
+    """Return the path of a program, for tests: skips when it is missing, but fails where ``CI=true``."""
+    return shutil.which(name) or skip_or_fail(f"{name} was not found")
 
 
 def require_tmux() -> str:
