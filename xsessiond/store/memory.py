@@ -97,16 +97,14 @@ class MemoryStore:
     def prune(self, *, older_than_ms: int) -> int:
         """See `Store.prune`."""
         with self._lock:
-            next_seq = self._find_next_seq()
+            self._pairs = self._count_pairs()
+            self._next_seq = self._find_next_seq()
             rows = [self._current(seq) for seq in self._messages]
-            gone = [row for row in rows if row.state not in WAITING_STATES and (row.ended_at or 0) < older_than_ms]
+            gone = [row for row in rows if row.state not in WAITING_STATES and _end_of(row) < older_than_ms]
             for row in gone:
-                pair = (row.sender_id or row.sender_kind, row.target_id)
-                self._pairs[pair] = max(self._pairs.get(pair, 0), row.pair_seq)
                 del self._messages[row.seq]
                 self._marks.pop(row.seq, None)
             self._keys = {key: seq for key, seq in self._keys.items() if seq in self._messages}
-            self._next_seq = next_seq
             self._prune_sessions(older_than_ms)
             return len(gone)
 
@@ -133,10 +131,7 @@ class MemoryStore:
         """See `Store.load`."""
         with self._lock:
             rows = self._rows()
-            pairs = dict(self._pairs)
-            for row in rows:
-                pair = (row.sender_id or row.sender_kind, row.target_id)
-                pairs[pair] = max(pairs.get(pair, 0), row.pair_seq)
+            pairs = self._count_pairs()
             return Snapshot(
                 sessions=sorted(self._sessions.values(), key=lambda row: (row.started_at, row.id)),
                 messages=[row for row in rows if row.state in WAITING_STATES],
@@ -209,5 +204,17 @@ class MemoryStore:
     def _find_next_seq(self) -> int:
         return max(self._next_seq, max(self._messages, default=0) + 1)
 
+    def _count_pairs(self) -> dict[tuple[str, str], int]:
+        pairs = dict(self._pairs)
+        for seq, row in self._messages.items():
+            if seq >= self._next_seq:  # those below were counted when something was pruned
+                pair = (row.sender_kind if row.sender_id is None else row.sender_id, row.target_id)
+                pairs[pair] = max(pairs.get(pair, 0), row.pair_seq)
+        return pairs
+
     def _is_pair_known(self, sender: str, target: str) -> bool:
         return target in self._sessions and (sender in ("human", "script") or sender in self._sessions)
+
+
+def _end_of(row: MessageRow) -> int:
+    return row.sent_at if row.ended_at is None else row.ended_at

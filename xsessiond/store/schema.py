@@ -67,7 +67,8 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             at INTEGER NOT NULL, text TEXT NOT NULL
         )""",
         "CREATE INDEX receipt_by_session ON receipt (session_id, at)",
-        # How far a pair had counted in messages that were pruned. sender: its id, or its kind where it has none.
+        # How far each pair has counted in the messages below `next_seq` of `meta`, of which some may be pruned. sender:
+        # its id, or its kind where it has none.
         """CREATE TABLE pair (
             sender TEXT, target_id TEXT, pair_seq INTEGER NOT NULL, PRIMARY KEY (sender, target_id)
         ) WITHOUT ROWID""",

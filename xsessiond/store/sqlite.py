@@ -32,7 +32,13 @@ from xsessiond.store.contract import EventRow, Integrity, MessageRow, Op, Snapsh
 from xsessiond.store.schema import APPLICATION_ID, OLDEST_SQLITE, VERSION, apply_migration
 from xsessiond.store.sqlite_errors import Transaction, translated_errors
 from xsessiond.store.sqlite_files import prepare_files
-from xsessiond.store.sqlite_writes import delete_ended_sessions, delete_messages, find_prunable, write_ops
+from xsessiond.store.sqlite_writes import (
+    delete_ended_sessions,
+    delete_messages,
+    find_prunable,
+    settle_counters,
+    write_ops,
+)
 
 Durability = Literal["full", "normal"]
 
@@ -43,7 +49,7 @@ READER_CACHE_KIB: Final = 1024
 """Page caches: large enough for the pages that one commit touches, small beside the broker's own memory."""
 BUSY_MS: Final = 100
 """How long the writer waits for a lock that only a foreign program can hold."""
-PRUNE_BATCH: Final = 256
+PRUNE_BATCH: Final = 128
 """Messages deleted in one transaction, so that a commit waits a few milliseconds for it at most."""
 _COMMIT_LOG_BYTES, _ROW_LOG_BYTES = 4 * 4120, 1400
 """What a commit, and each row in it, adds to the log, bodies aside: about as measured."""
@@ -124,11 +130,13 @@ class SqliteStore:
                 (owner,) = db.execute("PRAGMA application_id").fetchone()
                 (version,) = db.execute("PRAGMA user_version").fetchone()
                 (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+                (pages,) = db.execute("PRAGMA page_count").fetchone()
             finally:
                 db.close()
-        if owner != APPLICATION_ID and (owner or tables):
+        # A store whose making was cut short has a page with neither; what is shorter than a page is no database at all.
+        if owner != APPLICATION_ID and (owner or tables or not pages):
             raise StoreError(
-                f"{self.path} is another program's database, so it is left alone. Move it away.", transient=False
+                f"{self.path} is another program's file, so it is left alone. Move it away.", transient=False
             )
         if version > VERSION:
             raise StoreNewer(
@@ -158,18 +166,19 @@ class SqliteStore:
 
     def prune(self, *, older_than_ms: int) -> int:
         """See `Store.prune`. In short transactions, so that commits go on between them."""
+        self._write(settle_counters)
         deleted, after = 0, 0
         while seqs := self._read(partial(find_prunable, older_than_ms=older_than_ms, after=after, limit=PRUNE_BATCH)):
-            with self._writing:
-                with Transaction(self._writer, self.path) as db:
-                    delete_messages(db, seqs)
-                self._count_log(len(seqs), 0)
+            self._write(partial(delete_messages, seqs=seqs), rows=len(seqs))
             deleted, after = deleted + len(seqs), seqs[-1]
+        self._write(partial(delete_ended_sessions, older_than_ms=older_than_ms))
+        return deleted
+
+    def _write(self, work: Callable[[sqlite3.Connection], None], rows: int = 1) -> None:
         with self._writing:
             with Transaction(self._writer, self.path) as db:
-                delete_ended_sessions(db, older_than_ms)
-            self._count_log(1, 0)
-        return deleted
+                work(db)
+            self._count_log(rows, 0)
 
     def _count_log(self, rows: int, size: int) -> None:
         self._logged += _COMMIT_LOG_BYTES + _ROW_LOG_BYTES * rows + size

@@ -33,6 +33,7 @@ _FLAGS: Final = ("can_reply", "live", "noted")
 _PAIR_SEQS: Final = """
     SELECT sender, target_id, max(pair_seq) FROM (
         SELECT coalesce(sender_id, sender_kind) AS sender, target_id, pair_seq FROM message
+            WHERE seq >= coalesce((SELECT value FROM meta WHERE name = 'next_seq'), 0)
         UNION ALL SELECT sender, target_id, pair_seq FROM pair
     )
     WHERE target_id IN (SELECT id FROM session)

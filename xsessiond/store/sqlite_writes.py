@@ -183,25 +183,28 @@ _WRITERS: Final[dict[type[Op], Callable[..., int]]] = {
 def find_prunable(db: sqlite3.Connection, older_than_ms: int, after: int, limit: int) -> list[int]:
     """The next messages past `after`, by seq, that ended before that time."""
     rows = db.execute(
-        f"""SELECT seq FROM message WHERE seq > ? AND ended_at < ? AND state NOT IN ({WAITING})
+        f"""SELECT seq FROM message WHERE seq > ? AND coalesce(ended_at, sent_at) < ? AND state NOT IN ({WAITING})
             ORDER BY seq LIMIT ?""",  # noqa: S608 - constants
         (after, older_than_ms, limit),
     )
     return [seq for (seq,) in rows]
 
 
-def delete_messages(db: sqlite3.Connection, seqs: Sequence[int]) -> None:
-    """Deletes them with their events; what counts on stays: the next seq, and how far each pair had counted."""
-    one = [(seq,) for seq in seqs]
-    db.execute("REPLACE INTO meta (name, value) VALUES ('next_seq', ?)", (next_seq(db),))
-    db.executemany(
+def settle_counters(db: sqlite3.Connection) -> None:
+    """Writes down what must go on counting when messages are gone: the next seq, and how far each pair has counted."""
+    db.execute(
         """INSERT INTO pair (sender, target_id, pair_seq)
-            SELECT coalesce(sender_id, sender_kind), target_id, pair_seq FROM message WHERE seq = ?
-            ON CONFLICT (sender, target_id) DO UPDATE SET pair_seq = max(pair_seq, excluded.pair_seq)""",
-        one,
+            SELECT coalesce(sender_id, sender_kind), target_id, max(pair_seq) FROM message
+            WHERE seq >= coalesce((SELECT value FROM meta WHERE name = 'next_seq'), 0) GROUP BY 1, 2
+            ON CONFLICT (sender, target_id) DO UPDATE SET pair_seq = max(pair_seq, excluded.pair_seq)"""
     )
+    db.execute("REPLACE INTO meta (name, value) VALUES ('next_seq', ?)", (next_seq(db),))
+
+
+def delete_messages(db: sqlite3.Connection, seqs: Sequence[int]) -> None:
+    """Deletes them with their events, after `settle_counters`."""
     for table in ("event", "content", "message"):
-        db.executemany(f"DELETE FROM {table} WHERE seq = ?", one)  # noqa: S608 - one of three constants
+        db.executemany(f"DELETE FROM {table} WHERE seq = ?", [(seq,) for seq in seqs])  # noqa: S608 - constants
 
 
 def delete_ended_sessions(db: sqlite3.Connection, older_than_ms: int) -> None:
