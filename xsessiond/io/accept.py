@@ -24,13 +24,14 @@ SHORTAGE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 """Errors of `accept` that pass when somebody else lets go of something."""
 
 Handler = Callable[[socket.socket, Callable[[], None]], None]
-"""Takes over one connection, a non-blocking socket, and calls back once when it has closed it."""
+"""Takes over one connection, a non-blocking socket, and calls back once when it has closed it, perhaps at once."""
 
 
 class Acceptor:
-    """Listening sockets and the connections accepted on them, each of which gets a task in `nursery`.
+    """Listening sockets, each with a handler for its connections.
 
-    `report` gets a sentence when connections cannot be accepted, and when they can again. The caller runs `fds.run`.
+    `report` gets a sentence when connections cannot be accepted, and when they can again; `nursery` is where that is
+    waited for. The caller runs `fds.run`.
     """
 
     __slots__ = ("_fds", "_nursery", "_ready", "_report", "_reserve", "_short", "_sources")
@@ -66,7 +67,7 @@ class Acceptor:
         listener.close()
 
     def close(self) -> None:
-        """Close all listening sockets. Connections live on in the nursery."""
+        """Close all listening sockets. Connections live on."""
         for fd, source in list(self._sources.items()):
             self._fds.remove(fd)
             source.listener.close()
@@ -97,16 +98,18 @@ class Acceptor:
             source.handler(connection, partial(self._closed, source))
             if source.open >= source.most:
                 self._fds.remove(fd)
+                source.full = True
                 return
 
     def _closed(self, source: _Source) -> None:
         source.open -= 1
-        if source.open == source.most - 1:
+        if source.full:
+            source.full = False
             self._resume(source)
 
     def _resume(self, source: _Source) -> None:
         fd = source.listener.fileno()
-        if self._sources.get(fd) is source and not source.paused:
+        if self._sources.get(fd) is source:
             self._fds.add(fd, self._ready)
 
     def _wait_out(self, fd: int, source: _Source, error: OSError) -> None:
@@ -124,48 +127,22 @@ class Acceptor:
                 pass
         self._reserve = self._reserve if self._reserve is not None else _open_reserve()
         self._fds.remove(fd)
-        source.paused = True
         self._nursery.start_soon(self._retry, source)
 
     async def _retry(self, source: _Source) -> None:
         await trio.sleep(ACCEPT_RETRY_S)
-        source.paused = False
         self._resume(source)
 
 
 class _Source:
-    __slots__ = ("handler", "listener", "most", "open", "paused")
+    __slots__ = ("full", "handler", "listener", "most", "open")
 
     def __init__(self, listener: socket.socket, handler: Handler, most: int) -> None:
         self.listener = listener
         self.handler = handler
         self.most = most
         self.open = 0
-        self.paused = False
-
-
-async def serve_listener(
-    listener: socket.socket,
-    handler: Handler,
-    report: Callable[[str], None],
-    *,
-    max_connections: int = MAX_CONNECTIONS,
-    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
-) -> None:
-    """Serve one listening socket until cancelled, and close it. For a program with one; an `Acceptor` serves many."""
-    fds = FdSet()
-    try:
-        async with trio.open_nursery() as nursery:
-            acceptor = Acceptor(fds, nursery, report)
-            try:
-                acceptor.add(listener, handler, max_connections=max_connections)
-                await nursery.start(fds.run)
-                task_status.started()
-                await trio.sleep_forever()
-            finally:
-                acceptor.close()
-    finally:
-        fds.close()
+        self.full = False
 
 
 def _open_reserve() -> int | None:

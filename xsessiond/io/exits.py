@@ -96,24 +96,3 @@ class ExitWatch:
     def _ended(self, process: ProcessId) -> None:
         del self._wanted[process]
         self._on_exit(process)
-
-
-async def watch_exit(process: ProcessId) -> None:
-    """Return when `process` has ended, at once if it has already. For one; many are cheaper in one `ExitWatch`."""
-    ended = trio.Event()
-    fds = FdSet()
-    try:
-        watch = ExitWatch(fds, lambda _: ended.set())
-        try:
-            if not watch.watch(process):
-                await trio.lowlevel.checkpoint()
-                return
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(fds.run)
-                nursery.start_soon(watch.run)
-                await ended.wait()
-                nursery.cancel_scope.cancel()
-        finally:
-            watch.close()
-    finally:
-        fds.close()

@@ -26,7 +26,7 @@ class FdSet:
     """Descriptors to be readable, and what to call then (again and again as long as one stays readable).
 
     `add` and `remove` may be called at any time, before and while `run` runs, also by callbacks, but not by other
-    threads. `close` it at the end.
+    threads. `close` it at the end. `settle` is called after each turn's callbacks.
     """
 
     __slots__ = ("_added", "_callbacks", "_kernel", "_settle")

@@ -27,6 +27,10 @@ else:
     from xsessiond.io._inotify import PathWatch
 
 
+GATHER_S = 0.05
+"""Wait after a change for what comes with it: a crowd of sessions that end takes their sockets away one by one."""
+
+
 def make_directories(paths: Paths) -> None:
     """Make what a broker needs, private: runtime dir, sessions' dir, state dir. Raises UnsafePath, OSError."""
     for path in (paths.runtime_dir, paths.session_dir, paths.state_dir):
@@ -72,6 +76,7 @@ async def keep_in_place(
                 task_status.started()
                 task_status = trio.TASK_STATUS_IGNORED
                 await trio.lowlevel.wait_readable(watch.fileno())
+                await trio.sleep(GATHER_S)
                 continue
             reason = _try(remake, intact)
             if reason is None:
