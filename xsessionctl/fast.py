@@ -96,11 +96,12 @@ def sent_line(document: Document) -> str:
     line = f"{SENT_WORDS.get(str(state), f'{state} for')} {target.get('name')} [{target.get('ref')}]"
     if notice:
         line += ", " + str(notice).rstrip(".")
-    if not (line.isascii() and line.isprintable()):
+    end = str(document.get("id"))
+    if not ((line + end).isascii() and (line + end).isprintable()):
         from xsessiond.core.inert import inert
 
-        line = inert(line, multiline=False)
-    return f"{line} · {document.get('id')}"
+        line, end = inert(line, multiline=False), inert(end, multiline=False)
+    return f"{line} · {end}"
 
 
 def _connect() -> Socket | None:

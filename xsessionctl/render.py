@@ -295,17 +295,18 @@ def broker_state(document: Mapping[str, object], sink: Sink) -> list[str]:
         f"xsessiond {one_line(broker.get('version'))} runs (pid {one_line(broker.get('pid'))}"
         + (f", up {age(float(uptime))})" if isinstance(uptime, int | float) else ")")
     ]
+    verdicts = {"store": _verdict(store, store.get("detail"), sink), "settings": _verdict(config, None, sink)}
     facts = [
         ("sessions", document.get("sessions")),
         ("queued", document.get("queued")),
         ("held", document.get("held")),
-        ("store", _verdict(store, store.get("detail"), sink)),
-        ("settings", _verdict(config, None, sink)),
+        *verdicts.items(),
         ("protocol", broker.get("protocol")),
         ("instance", broker.get("instance")),
     ]
-    width = max(len(name) for name, _ in facts)
-    lines += [f"  {name:<{width}}  {value}" for name, value in facts if value not in (None, "")]
+    shown = [(name, verdicts.get(name) or one_line(value)) for name, value in facts if value not in (None, "")]
+    width = max((len(name) for name, _ in shown), default=0)
+    lines += [f"  {name:<{width}}  {value}" for name, value in shown]
     problems = config.get("problems")
     lines += [f"  ! {one_line(problem)}" for problem in problems] if isinstance(problems, list) else []
     warnings = document.get("warnings")

@@ -1,0 +1,173 @@
+"""xsessionctl.fast: the cheap forms say what the full command line says."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.ctl.faulty_broker import faulty_broker, say
+from tests.support.private_broker import PrivateBroker
+from tests.support.wire_client import Member
+from xsessionctl import fast
+from xsessiond.core.limits import PROTOCOL
+
+SLOW = ["--color", "auto"]
+"""An option that changes nothing and that only the full command line knows."""
+VARYING = re.compile(r'"uptime_s":[\d.]+|"last_seen_at":"[^"]+"|"age_s":\d+|(?<=m-)[0-9a-f]{32}|\d+s\b')
+
+
+def same_but_for_time(text: str) -> str:
+    return VARYING.sub("?", text)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["list"],
+        ["list", "--json"],
+        ["whoami"],
+        ["whoami", "--json"],
+        ["check"],
+        ["check", "--json"],
+        ["check", "m-00000000000000000000000000000000"],
+        ["check", "nonsense", "--json"],
+        ["send", "nobody", "hello"],
+        ["send", "--json", "nobody", "hello", "there"],
+        ["send", "ap", "hello"],
+    ],
+)
+def test_both_ways_say_the_same(running: PrivateBroker, api: Member, words: list[str]) -> None:
+    """Fast and full form give the same bytes and the same exit code."""
+    cheap, full = running.ctl(*words), running.ctl(*words, *SLOW)
+    assert same_but_for_time(cheap.stdout) == same_but_for_time(full.stdout)
+    assert same_but_for_time(cheap.stderr) == same_but_for_time(full.stderr)
+    assert cheap.returncode == full.returncode
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_both_ways_send_the_same(running: PrivateBroker, api: Member, more: list[str]) -> None:
+    cheap, full = running.ctl("send", "api", "one", *more), running.ctl("send", "api", "two", *more, *SLOW)
+    assert (cheap.returncode, full.returncode) == (0, 0)
+    if more:
+        first, second = json.loads(cheap.stdout), json.loads(full.stdout)
+        assert list(first) == list(second)
+        assert first["to"] == second["to"]
+    else:
+        assert same_but_for_time(cheap.stdout) == same_but_for_time(full.stdout)
+        assert cheap.stdout.startswith(f"queued for api [{api.session['ref']}]")
+    assert [message["text"] for message in api.take()] == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["status"],
+        ["--help"],
+        ["list", "--all"],
+        ["list", "--help"],
+        ["list", "api"],
+        ["send"],
+        ["send", "api"],
+        ["send", "api", "-"],
+        ["send", "api", "--", "-x"],
+        ["send", "api", "x", "--wait", "1"],
+        ["send", "", "x"],
+        ["check", "a", "b"],
+        ["mcp"],
+    ],
+)
+def test_what_it_does_not_know_is_left_alone(words: list[str]) -> None:
+    assert fast.run(words) is None
+
+
+def test_the_greeting_names_the_protocol_of_the_core() -> None:
+    assert json.loads(fast.HELLO)["params"]["protocol"] == PROTOCOL
+
+
+def test_a_missing_broker_is_started(broker: PrivateBroker) -> None:
+    done = broker.ctl("list", "--json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["sessions"] == []
+
+
+def test_a_link_that_breaks_after_the_request_is_tried_again_with_the_same_key(
+    short_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A send whose answer was lost is repeated, and cannot arrive twice."""
+    monkeypatch.setenv("XSESSIOND_RUNTIME_DIR", str(short_dir))
+    hello = {"jsonrpc": "2.0", "id": 1, "result": {}}
+    sent = {"id": "m-1", "state": "queued", "to": {"name": "api", "ref": "1a2b3c"}, "notice": None}
+    answers = [say(), say(hello, {"jsonrpc": "2.0", "id": 2, "result": sent})]
+    with faulty_broker(short_dir / "broker.sock", lambda link, frames: answers.pop(0)(link, frames)) as came:
+        assert fast.run(["send", "api", "hello"]) == 0
+    keys = [frame["params"]["key"] for frames in came for frame in frames if frame["method"] == "send"]  # type: ignore[index]
+    assert len(keys) == 2
+    assert len(set(keys)) == 1
+    assert capsys.readouterr().out == "queued for api [1a2b3c] · m-1\n"
+
+
+def test_a_refusal_is_not_asked_for_twice(
+    short_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XSESSIOND_RUNTIME_DIR", str(short_dir))
+    problem = {
+        "code": "queue_full",
+        "text": "Full.",
+        "hint": None,
+        "candidates": [],
+        "retry_after_s": 3,
+        "detail": None,
+    }
+    answer = {"jsonrpc": "2.0", "id": 2, "error": {"code": -32000, "message": "Full.", "data": problem}}
+    with faulty_broker(short_dir / "broker.sock", say({"jsonrpc": "2.0", "id": 1, "result": {}}, answer)) as came:
+        assert fast.run(["send", "api", "hello", "--json"]) == 8
+    assert len(came) == 1
+    assert json.loads(capsys.readouterr().out) == {"error": problem}
+
+
+@pytest.mark.parametrize(
+    "state, code", [("queued", 0), ("handed", 0), ("delivered", 0), ("replied", 0), ("held", 6), ("refused", 5)]
+)
+def test_the_exit_code_tells_the_state(short_dir: Path, monkeypatch: pytest.MonkeyPatch, state: str, code: int) -> None:
+    """O4: 0 delivered or queued as asked, 5 refused, 6 held."""
+    monkeypatch.setenv("XSESSIOND_RUNTIME_DIR", str(short_dir))
+    sent = {"id": "m-1", "state": state, "to": {"name": "api", "ref": "1a2b3c"}, "notice": None}
+    answers = say({"jsonrpc": "2.0", "id": 1, "result": {}}, {"jsonrpc": "2.0", "id": 2, "result": sent})
+    with faulty_broker(short_dir / "broker.sock", answers):
+        assert fast.run(["send", "api", "hello"]) == code
+
+
+def test_what_a_peer_wrote_is_shown_inert() -> None:
+    """Behaviour 12.5."""
+    line = fast.sent_line(
+        {"id": "m-1", "state": "queued", "to": {"name": "a\x1b[31m", "ref": "1"}, "notice": "x\u202e"}
+    )
+    assert "\x1b" not in line
+    assert "\u202e" not in line
+
+
+def test_it_loads_next_to_nothing(running: PrivateBroker) -> None:
+    """What a send costs is what it imports: none of the packages that cost more than the rest together."""
+
+    def loaded(code: str) -> set[str]:
+        done = subprocess.run(
+            [sys.executable, "-c", f"import sys; {code}; print(*sys.modules, file=sys.stderr)"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=True,
+            env=running.environ(),
+            timeout=30,
+        )
+        return set(done.stderr.split())
+
+    new = loaded("from xsessionctl import fast; fast.run(['list', '--json'])") - loaded("pass")
+    ours = {name for name in new if name.startswith("xsession")}
+    assert ours == {"xsessionctl", "xsessionctl.fast", "xsessionctl.lean", "xsessiond", "xsessiond.paths"}
+    assert new - ours <= {"__future__", "_json", "_socket"}

@@ -1,0 +1,127 @@
+"""Every verb keeps the promises that all of them make: a test that walks the command tree."""
+
+from __future__ import annotations
+
+import json
+
+import click
+import pytest
+
+from tests.support.generate_cli_reference import TARGET, make_reference
+from tests.support.private_broker import PrivateBroker
+from xsessionctl.cli import PROGRAM, VERBS, tree
+from xsessionctl.options import EXIT_MEANINGS, Verb
+from xsessiond.core.errors import CODES, EXIT_CODES
+
+WORDS = {
+    "send": ["nobody", "hello"],
+    "rename": ["other"],
+    "completion": ["bash"],
+    "list": [],
+}
+"""What a verb needs besides its name."""
+NOT_RUN_HERE = {"mcp", "demo"}
+"""mcp speaks another protocol on standard output; demo has its own test."""
+ASKED = sorted(VERBS.keys() - NOT_RUN_HERE)
+
+
+def verb_of(name: str) -> Verb:
+    found = tree.get_command(click.Context(tree, info_name=PROGRAM), name)
+    assert isinstance(found, Verb)
+    return found
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_every_verb_has_help_with_an_example(name: str, broker: PrivateBroker) -> None:
+    done = broker.ctl(name, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"Usage: xsessionctl {name}" in done.stdout
+    examples = done.stdout.partition("Examples:")[2].partition("Exit codes:")[0]
+    assert "xsession" in examples
+    assert name in examples
+    assert not broker.rendezvous.exists(), "help must not start a broker"
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_every_verb_has_the_common_options(name: str) -> None:
+    options = {word for param in verb_of(name).params for word in param.opts}
+    assert {"--json", "--color"} <= options
+    assert ("--timeout" in options) == (name not in {"mcp", "demo", "completion"})
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_every_verb_says_how_it_exits(name: str) -> None:
+    verb = verb_of(name)
+    assert verb.examples
+    assert list(verb.exits) == sorted(set(verb.exits))
+    assert set(verb.exits) <= EXIT_MEANINGS.keys() - {0, 1, 2}
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_the_overview_says_what_the_verbs_own_help_says(name: str) -> None:
+    first = (verb_of(name).help or "").splitlines()[0]
+    assert first == VERBS[name]
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_json_is_one_document_alone_on_standard_output(name: str, running: PrivateBroker) -> None:
+    """O3: the human header contaminates JSON."""
+    done = running.ctl(name, *WORDS.get(name, []), "--json")
+    document = json.loads(done.stdout)
+    assert done.stdout.count("\n") == 1
+    assert done.stdout.isascii()
+    assert done.stderr == ""
+    assert ("error" in document) == (done.returncode != 0)
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_failure_without_json_is_on_standard_error(name: str, broker: PrivateBroker) -> None:
+    """O5: each error has its cause and the next step."""
+    done = broker.ctl(name, "--no-such-option")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("xsessionctl: ")
+    assert f"See `xsessionctl {name} --help`." in done.stderr
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_failure_with_json_is_a_document(name: str, broker: PrivateBroker) -> None:
+    """O5: also as JSON."""
+    done = broker.ctl(name, "--json", "--no-such-option")
+    assert (done.returncode, done.stderr) == (2, "")
+    error = json.loads(done.stdout)["error"]
+    assert error.keys() == {"code", "text", "hint", "candidates", "retry_after_s", "detail"}
+    assert error["code"] == "usage"
+
+
+def test_every_error_code_has_an_exit_code_of_the_table() -> None:
+    """O4: a failure is never exit 0."""
+    assert EXIT_CODES.keys() == set(CODES)
+    assert set(EXIT_CODES.values()) <= EXIT_MEANINGS.keys() - {0}
+
+
+def test_the_reference_is_what_the_tree_says() -> None:
+    """O8: documented commands exist, and commands are documented."""
+    assert TARGET.read_text(encoding="utf-8") == make_reference(), "run: python -m tests.support.generate_cli_reference"
+
+
+def test_an_unknown_verb_is_refused_with_the_nearest(broker: PrivateBroker) -> None:
+    done = broker.ctl("lsit")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Did you mean `list`?" in done.stderr
+
+
+def test_without_a_verb_there_is_the_overview(broker: PrivateBroker) -> None:
+    done = broker.ctl()
+    assert done.returncode == 2
+    assert all(f"  {name}" in done.stdout for name in VERBS)
+
+
+def test_version_names_both_programs(broker: PrivateBroker) -> None:
+    """O8: `--version` shows both, and starts nothing."""
+    without = broker.ctl("--version")
+    assert (without.returncode, without.stderr) == (0, "")
+    assert without.stdout.splitlines()[1] == "xsessiond not running"
+    process = broker.start()
+    lines = broker.ctl("--version").stdout.splitlines()
+    assert lines[0].startswith("xsessionctl ")
+    assert lines[1] == f"xsessiond {lines[0].split()[1]} (pid {process.pid})"
