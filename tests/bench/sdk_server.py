@@ -6,7 +6,7 @@ server = MCPServer("anchor")
 
 
 @server.tool()
-def list_agents(all_sessions: bool = False) -> dict[str, list[str]]:
+def list_agents(machine: str | None = None) -> dict[str, list[str]]:
     """Lists the sessions on this machine."""
     return {"sessions": []}
 

@@ -50,8 +50,11 @@ def resident_mib(command: Command, cwd: pathlib.Path) -> float:
                 line = proc.stdout.readline()
                 if not line:
                     raise BenchError(f"{command.argv[0]} ended at request {request}")
-                if json.loads(line).get("id") == request:
+                answer = json.loads(line)
+                if answer.get("id") == request:
                     break
+            if "error" in answer or answer["result"].get("isError"):
+                raise BenchError(f"{command.argv[0]} refused request {request}: {line[:200]!r}")
         return machine.usage(proc.pid).rss_kib / 1024
     finally:
         proc.stdin.close()
