@@ -1,15 +1,15 @@
 """The one owner of the broker: gives it events, does its effects, and lets no answer overtake its commit.
 
-Laws: an event is handled and its effects are queued without an await between; what stands behind a `Persist` leaves
-after that commit, and so does all that was decided later; a commit takes everything that gathered meanwhile. Refuses to
-know: what events and effects mean.
+Laws: an event is handled and its effects are queued without an await between; what effects bring about is an event of
+its own, after them; what stands behind a `Persist` leaves after that commit, and so does all that was decided later; a
+commit takes everything that gathered meanwhile. Refuses to know: what events and effects mean.
 """
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Sequence
-from typing import Protocol
 
 import trio
 from msgspec import UNSET
@@ -49,6 +49,7 @@ from xsessiond.core.records import Op, PutMessage
 from xsessiond.core.times import Now
 from xsessiond.core.wire import Answer, BadFrame, encode_error
 from xsessiond.io.peer import Peer
+from xsessiond.io.surroundings import Surroundings
 from xsessiond.store.contract import Store, StoreError
 
 SLOW_COMMIT_S = 0.002
@@ -64,28 +65,6 @@ OWED_MOST = 100_000
 """Operations that a failing store may owe us before the oldest are given up."""
 
 
-class Surroundings(Protocol):
-    """What the engine needs of the rest of the shell. All return at once."""
-
-    def open_door(self, session_id: str, ref: str) -> None:
-        """Listens on the session's private socket; nothing to do if it does."""
-
-    def close_door(self, session_id: str, ref: str) -> None:
-        """Stops listening on it."""
-
-    def watch(self, process: ProcessId) -> bool:
-        """Reports the end of the process; False if it has ended."""
-
-    def unwatch(self, process: ProcessId) -> None:
-        """Takes back one `watch`."""
-
-    def write_log(self, level: str, what: str, facts: dict[str, object]) -> None:
-        """A line for the operator."""
-
-    def stop(self, reason: str) -> None:
-        """The broker decided to end."""
-
-
 class Engine:
     """Runs one broker. `run` must run for commits, timers and reads to happen; `submit` may be called from any task of
     the loop."""
@@ -97,7 +76,8 @@ class Engine:
         self._after: list[Effect] = []
         self._groups: list[tuple[int, int, Event]] = []
         self._owed: list[Op] = []
-        self._pressing = False
+        self._later: deque[Event] = deque()
+        self._acting = self._pressing = False
         self._committing = self._troubled = False
         self._commit_s = 0.0
         self._work, self._due_changed, self._rest = trio.Event(), trio.Event(), trio.Event()
@@ -124,6 +104,10 @@ class Engine:
             self._handle(FrameReceived(link, frame), now)
 
     def _handle(self, event: Event, now: Now) -> None:
+        if self._acting:  # an effect brought it about (a link that was cut has ended): it comes after what goes on
+            self._later.append(event)
+            return
+        self._acting = True
         ops, after = self._ops, self._after
         for effect in self._broker.handle(event, now):
             if isinstance(effect, SendFrame):
@@ -138,6 +122,7 @@ class Engine:
             else:
                 self._do_or_queue(effect)
         self._groups.append((len(ops), len(after), event))
+        self._acting = False
 
     def _do_or_queue(self, effect: Effect) -> None:
         match effect:
@@ -163,6 +148,16 @@ class Engine:
     def settle(self) -> None:
         """The end of a turn: stores what gathered, while the disk is quick at once, and lets go of what waits for
         nothing."""
+        if self._acting:
+            return  # this is called again when that is done
+        self._settle()
+        while self._later:
+            now = self.now()
+            while self._later:
+                self._handle(self._later.popleft(), now)
+            self._settle()
+
+    def _settle(self) -> None:
         due = self._broker.next_due()
         if due != self._due:
             self._due = due
@@ -206,6 +201,7 @@ class Engine:
 
     def _do(self, effects: Sequence[Effect]) -> None:
         """Sends frames, those of one link together, and does what else was put behind a commit."""
+        self._acting = True
         frames: dict[int, list[bytes]] = {}
         for effect in effects:
             if type(effect) is SendFrame:
@@ -219,6 +215,7 @@ class Engine:
             frames = {}
             self._do_one(effect)
         self._send_all(frames)
+        self._acting = False
 
     def _send_all(self, frames: dict[int, list[bytes]]) -> None:
         peers = self.peers
