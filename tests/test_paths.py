@@ -65,8 +65,11 @@ ENVIRONMENTS = {
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_every_environment_finds_the_same_place(machine: Machine, environment: str) -> None:
+def test_every_environment_finds_the_same_place(
+    machine: Machine, environment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """I1, 15.3: login, cron, su, ssh and a service have one rendezvous."""
+    monkeypatch.setattr(paths, "_home_of", lambda uid: str(machine.home))
     fields = vars(machine)
     environ = {name: value.format(**fields) for name, value in ENVIRONMENTS[environment].items()}
     found = resolve_paths(environ, platform="linux")
@@ -75,9 +78,12 @@ def test_every_environment_finds_the_same_place(machine: Machine, environment: s
     assert found.session_dir == f"{machine.login}/xsessiond/s"
 
 
-@pytest.mark.parametrize("environment", [name for name in ENVIRONMENTS if name != "empty"])
-def test_every_environment_finds_the_same_place_without_logind(machine: Machine, environment: str) -> None:
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_every_environment_finds_the_same_place_without_logind(
+    machine: Machine, environment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """I1, P5: nobody is logged in, or the system has no /run/user."""
+    monkeypatch.setattr(paths, "_home_of", lambda uid: str(machine.home))
     machine.login.rmdir()
     fields = vars(machine)
     environ = {name: value.format(**fields) for name, value in ENVIRONMENTS[environment].items()}
@@ -128,7 +134,10 @@ def test_a_user_without_an_entry_uses_the_home_it_was_given(machine: Machine) ->
 
 def test_without_home_the_user_database_is_asked() -> None:
     """I1: `env -i`."""
-    home = pwd.getpwuid(UID).pw_dir
+    try:
+        home = pwd.getpwuid(UID).pw_dir
+    except KeyError:
+        pytest.skip("the user that runs this has no entry")
     assert resolve_paths({}).config_dir == f"{home.rstrip('/')}/.config/xsessiond"
 
 

@@ -45,19 +45,14 @@ def ensure_private_dir(path: str) -> None:
 
 
 def _make_dir(path: str) -> None:
+    parent = os.path.dirname(path)
+    if parent != path and not os.path.lexists(parent):
+        _make_dir(parent)
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:
         return
-    except FileNotFoundError:
-        parent = os.path.dirname(path)
-        if parent == path:
-            raise
-        _make_dir(parent)
-        try:
-            os.mkdir(path, 0o700)
-        except FileExistsError:
-            pass
+    os.chmod(path, 0o700)  # whatever the umask left of it
 
 
 def _check_parents(path: str, uid: int, *, of: str | None = None, links_left: int = 40) -> None:
