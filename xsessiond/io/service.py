@@ -22,7 +22,7 @@ from xsessiond.core.limits import LINKS_PER_SESSION, STOP_WITHIN_S
 from xsessiond.io.accept import Acceptor
 from xsessiond.io.engine import Engine
 from xsessiond.io.exits import ExitWatch
-from xsessiond.io.listener import ListeningSocket, bind_listener
+from xsessiond.io.listener import ListeningSocket, PathInUse, bind_listener
 from xsessiond.io.lock import BrokerLock
 from xsessiond.io.logs import Log
 from xsessiond.io.peer import Peer
@@ -30,6 +30,7 @@ from xsessiond.io.processes import ancestry, boot_id, controlling_terminal, peer
 from xsessiond.io.readiness import FdSet
 from xsessiond.io.runtime_dir import keep_in_place, recover_runtime_dir
 from xsessiond.io.sdnotify import ServiceManager
+from xsessiond.paths import PathError
 from xsessiond.store.contract import Store
 
 
@@ -69,7 +70,7 @@ class Service:
         path = self._lock.paths.session_socket(ref)
         try:
             listener = bind_listener(path, self._lock, backlog=LINKS_PER_SESSION)
-        except OSError as problem:
+        except (OSError, PathError, PathInUse) as problem:
             self._log.write("error", "a private socket cannot be opened", {"path": path, "problem": str(problem)})
             return
         self._doors[session_id] = ref, listener
