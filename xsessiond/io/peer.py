@@ -17,6 +17,10 @@ from xsessiond.core.link import Frame, Link
 from xsessiond.io.readiness import FdSet
 
 
+_NOTHING = bytearray()
+"""Shared by all for whom nothing waits, which is nearly always; never added to."""
+
+
 class Peer:
     """A connected stream socket, non-blocking, which belongs to the peer from now on.
 
@@ -42,7 +46,7 @@ class Peer:
         self.link, self.protocol = link, Link()
         self._sock, self._fd, self._fds, self._nursery = sock, sock.fileno(), fds, nursery
         self._handle, self._gone = handle, gone
-        self._outbox = b""
+        self._outbox = _NOTHING
         self._draining = self._closing = self._reading = False
         self._emptied = trio.Event()
 
@@ -64,7 +68,11 @@ class Peer:
         frames = self.protocol.receive(data)
         if frames:
             self._handle(self.link, frames)
-        if self._draining and self._reading and len(self._outbox) > OUTBOX_PAUSE:
+        if self._draining and len(self._outbox) > OUTBOX_PAUSE:
+            self._stop_reading()
+
+    def _stop_reading(self) -> None:
+        if self._reading:
             self._reading = False
             self._fds.remove(self._fd)
 
@@ -83,7 +91,7 @@ class Peer:
         except OSError:
             return  # it has gone; the next read finds out
         if sent < len(data):
-            self._outbox = data[sent:]
+            self._outbox = bytearray(memoryview(data)[sent:])
             self._draining = True
             self._emptied = trio.Event()
             self._nursery.start_soon(self._drain)
@@ -93,12 +101,14 @@ class Peer:
         try:
             while self._outbox and self._fd >= 0:
                 await trio.lowlevel.wait_writable(self._sock)
-                sent = self._sock.send(self._outbox)
-                self._outbox = self._outbox[sent:]
-                if not self._reading and self._fd >= 0 and len(self._outbox) <= OUTBOX_PAUSE:
+                with memoryview(self._outbox) as view, view[:READ_SIZE] as some:
+                    sent = self._sock.send(some)
+                del self._outbox[:sent]
+                if not self._reading and not self._closing and len(self._outbox) <= OUTBOX_PAUSE:
                     self.start()
         except (OSError, trio.ClosedResourceError):
-            self._outbox = b""
+            self._closing = True  # it has gone, and may not be read at present: nobody else would find out
+        self._outbox = _NOTHING
         self._draining = False
         self._emptied.set()
         if self._closing:
@@ -107,15 +117,16 @@ class Peer:
     def close(self) -> None:
         """Ends the connection after what was sent."""
         self._closing = True
-        if not self._draining:
+        if self._draining:
+            self._stop_reading()
+        else:
             self.cut()
 
     def cut(self) -> None:
         """Ends the connection now."""
         if self._fd < 0:
             return
-        if self._reading:
-            self._fds.remove(self._fd)
+        self._stop_reading()
         self._fd = -1
         if self._draining:
             trio.lowlevel.notify_closing(self._sock)
