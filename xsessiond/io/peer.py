@@ -16,7 +16,6 @@ from xsessiond.core.limits import OUTBOX_BYTES, OUTBOX_PAUSE, READ_SIZE
 from xsessiond.core.link import Frame, Link
 from xsessiond.io.readiness import FdSet
 
-
 _NOTHING = bytearray()
 """Shared by all for whom nothing waits, which is nearly always; never added to."""
 
@@ -30,8 +29,8 @@ class Peer:
     """
 
     __slots__ = (
-        "_closing", "_draining", "_emptied", "_fd", "_fds", "_gone", "_handle", "_nursery", "_outbox", "_reading", "_sock", "link",
-        "protocol",
+        "_closing", "_draining", "_emptied", "_fd", "_fds", "_gone", "_handle", "_nursery", "_outbox", "_reading",
+        "_sock", "link", "protocol",
     )  # fmt: skip
 
     def __init__(
