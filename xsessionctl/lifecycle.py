@@ -83,10 +83,10 @@ def ensure_broker(paths: Paths, deadline: float, environ: Mapping[str, str] | No
     if link is not None:
         return link, False
     with Starting(paths, environ) as starting:
-        pause = FIRST_PAUSE_S
+        pause = 0.0
         while True:
             starting.step()
-            link = connect_if_running(paths, deadline)
+            link = connect_if_running(paths, deadline) if monotonic() < deadline else None
             if link is not None:
                 return link, starting.mine
             starting.check()
@@ -97,7 +97,7 @@ def ensure_broker(paths: Paths, deadline: float, environ: Mapping[str, str] | No
                     f"See {paths.log_file}, or run `xsessiond` by hand to watch it start; `--timeout S` waits longer.",
                 )
             sleep(pause)
-            pause = min(pause * 1.5, LONGEST_PAUSE_S)
+            pause = min(max(FIRST_PAUSE_S, pause * 1.5), LONGEST_PAUSE_S)
 
 
 def require_broker(paths: Paths, deadline: float) -> Connection:
@@ -115,6 +115,7 @@ class Starting:
         self._paths = paths
         self._environ = broker_environment(os.environ if environ is None else environ)
         self._lock: int | None = None
+        self._chosen = False
         self._child: Popen[bytes] | None = None
         self._reason_file = paths.state_dir + "/start.err"
         self.mine = False
@@ -151,17 +152,23 @@ class Starting:
             os.close(self._lock)
 
     def step(self) -> None:
-        """Starts the broker, unless this was done here before or another client is about it."""
+        """Takes the part of the one that starts, or, when that was done in an earlier step, starts the broker.
+
+        Between the two the caller looks once more whether there is one: another client may just have finished.
+        """
         import fcntl
 
         if self._child is not None or self._lock is None:
             return
+        if self._chosen:
+            self._child = _spawn(self._reason_file, self._environ)
+            self.mine = True
+            return
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._chosen = True
         except OSError:
-            return
-        self._child = _spawn(self._reason_file, self._environ)
-        self.mine = True
+            pass  # another client is about it
 
     def check(self) -> None:
         """Raises ClientError with the broker's own reason if the one that was started here has ended."""
