@@ -252,13 +252,36 @@ def test_a_damaged_index_turns_the_check_red(filled: Path) -> None:
     store.close()
 
 
-def test_half_a_message_turns_the_check_red(filled: Path) -> None:
+@pytest.mark.parametrize("half", ["message", "content"])
+def test_half_a_message_turns_the_check_red(filled: Path, half: str) -> None:
     with sqlite3.connect(filled) as db:
-        db.execute("DELETE FROM content WHERE seq = 7")
+        db.execute(f"DELETE FROM {half} WHERE seq = 7")
     db.close()
     store = SqliteStore(filled, "full")
     assert store.check().detail.startswith(f"The store {filled} is damaged (messages stored by half: 1)")
     assert store.find_message(message_id(7)) is None
+    assert len(store.load().messages) == 498
+    store.close()
+
+
+def test_a_check_that_cannot_read_is_red_and_does_not_raise(filled: Path) -> None:
+    store = SqliteStore(filled, "full")
+    whole = filled.read_bytes()
+    overwrite(filled, 0, 1)
+    found = store.check()
+    assert (found.ok, "is not a database. Nothing was deleted" in found.detail) == (False, True)
+    filled.write_bytes(whole)
+    assert store.check().ok
+    store.close()
+
+
+def test_a_store_that_was_removed_while_it_was_used_is_red(filled: Path) -> None:
+    store = SqliteStore(filled, "full")
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{filled}{suffix}").unlink(missing_ok=True)
+    found = store.check()
+    assert (found.ok, "could not be opened" in found.detail) == (False, True)
+    assert store.log_bytes() == 0
     store.close()
 
 
