@@ -96,6 +96,7 @@ class FakeBroker:
         }
         self._listeners: list[socket.socket] = []
         self._links: list[socket.socket] = []
+        self._attached: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
 
@@ -138,7 +139,7 @@ class FakeBroker:
     def tell(self, frame: dict[str, Any]) -> None:
         """Sends a frame over every attached link."""
         with self._lock:
-            for link in self._links:
+            for link in self._attached:
                 link.sendall(json.dumps({"jsonrpc": "2.0", **frame}).encode() + b"\n")
 
     def next(self, *methods: str) -> tuple[str, dict[str, Any]]:
@@ -187,6 +188,8 @@ class FakeBroker:
 
     def _serve(self, link: socket.socket) -> None:
         with link, link.makefile("rb") as lines:
+            with self._lock:
+                self._links.append(link)
             try:
                 for line in lines:
                     if not self._answer(link, json.loads(line)):
@@ -194,8 +197,9 @@ class FakeBroker:
             except OSError:
                 pass
             with self._lock:
-                if link in self._links:
-                    self._links.remove(link)
+                for known in (self._links, self._attached):
+                    if link in known:
+                        known.remove(link)
 
     def _answer(self, link: socket.socket, frame: dict[str, Any]) -> bool:
         method = frame.get("method")
@@ -218,6 +222,6 @@ class FakeBroker:
             link.sendall(json.dumps(answer).encode() + b"\n")
         if method == "attach":
             with self._lock:
-                self._links.append(link)
+                self._attached.append(link)
             self.asked.put((method, params))
         return True

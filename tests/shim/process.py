@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from typing import IO, Any
 
 import psutil
@@ -135,6 +136,20 @@ class ShimProcess:
     def kill_harness(self) -> None:
         """kill -9 of what stands above the shim, and of nothing else."""
         os.kill(self.process.pid, signal.SIGKILL)
+
+
+def ended_within(process: psutil.Process, seconds: float) -> bool:
+    """Whether a process ends in time. One that nobody has reaped yet has ended."""
+    deadline = time.monotonic() + seconds
+    while True:
+        gone, _ = psutil.wait_procs([process], timeout=0.02)
+        try:
+            if gone or process.status() == psutil.STATUS_ZOMBIE:
+                return True
+        except psutil.NoSuchProcess:
+            return True
+        if time.monotonic() > deadline:
+            return False
 
 
 def texts(result: dict[str, Any]) -> list[str]:

@@ -10,20 +10,14 @@ import sys
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.shim.fake_broker import FakeBroker
-from tests.shim.process import HARNESS, SHIM, ShimProcess, texts
+from tests.shim.process import HARNESS, SHIM, ShimProcess, ended_within, texts
 from tests.support.private_broker import PrivateBroker
 
 ENDS_WITHIN_S = 2.0
 PING = b'{"jsonrpc":"2.0","id":"p","method":"ping"}\n'
-
-
-def _ended_within(process: psutil.Process, seconds: float) -> bool:
-    _, alive = psutil.wait_procs([process], timeout=seconds)
-    return not alive or process.status() == psutil.STATUS_ZOMBIE
 
 
 @pytest.fixture
@@ -38,7 +32,7 @@ def test_it_ends_with_its_input(off: ShimProcess) -> None:
     """P11: stdin closed."""
     shim = off.shim()
     off.close()
-    assert _ended_within(shim, ENDS_WITHIN_S)
+    assert ended_within(shim, ENDS_WITHIN_S)
 
 
 def test_it_ends_with_its_harness(broker: PrivateBroker) -> None:
@@ -47,7 +41,7 @@ def test_it_ends_with_its_harness(broker: PrivateBroker) -> None:
     process.initialize()
     shim = process.shim()
     process.kill_harness()
-    assert _ended_within(shim, ENDS_WITHIN_S)
+    assert ended_within(shim, ENDS_WITHIN_S)
 
 
 @pytest.mark.parametrize("shell", ["{shim}; true", "exec 3<&0; {shim} <&3 3<&- & wait"])
@@ -59,7 +53,7 @@ def test_it_ends_when_a_wrapper_stands_between(broker: PrivateBroker, shell: str
     shim = process.shim()
     assert shim.ppid() != process.process.pid
     process.kill_harness()
-    assert _ended_within(shim, ENDS_WITHIN_S)
+    assert ended_within(shim, ENDS_WITHIN_S)
 
 
 def test_it_ends_when_the_wrapper_is_killed(broker: PrivateBroker) -> None:
@@ -70,7 +64,7 @@ def test_it_ends_when_the_wrapper_is_killed(broker: PrivateBroker) -> None:
     process.initialize()
     shim = process.shim()
     os.kill(shim.ppid(), signal.SIGKILL)
-    assert _ended_within(shim, ENDS_WITHIN_S)
+    assert ended_within(shim, ENDS_WITHIN_S)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

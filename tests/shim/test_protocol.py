@@ -305,6 +305,9 @@ def test_an_id_that_is_in_use_is_refused_and_free_again_afterwards() -> None:
     (event,) = client.events(frame)
     assert _error(event)["error"]["code"] == -32600
     client.protocol.finish(call, {"content": []})
+    (event,) = client.events(frame)  # its answer is not written yet
+    assert _error(event)["error"]["code"] == -32600
+    client.protocol.forget(call)
     (event,) = client.events(frame)
     assert json.loads(event.data)["result"] == {}
 

@@ -204,6 +204,7 @@ def test_cancelling_ends_the_wait_and_not_the_message(shim: ShimProcess, fake: F
     request = shim.post_call("send_message", to="web", message="?", wait_reply=30)
     assert fake.next("send")[1]["wait_reply"] == 30
     shim.notify("notifications/cancelled", {"requestId": request})
+    assert shim.ask("ping") == {}  # so that it has the news before the answer
     waiting.put(None)
     assert _ids(fake.next("release")) == ["m-9"]  # it comes again as a message
     assert shim.ask("ping") == {}  # and the cancelled call has no answer

@@ -48,8 +48,8 @@ class Rendezvous:
 
         return start_broker()
 
-    def started(self) -> None:
-        """The broker answers: whatever watched its start can be forgotten."""
+    def settle(self) -> None:
+        """The broker answers, or nobody waits for it: whatever watched its start is given up."""
         from xsessionctl.shim.starting import forget_start
 
         forget_start()
@@ -64,9 +64,8 @@ class BrokerLink:
     """
 
     __slots__ = (
-        "_attempt_due", "_identity", "_needed", "_peer", "_rendezvous", "_retry_s", "_started", "_token", "_up_since",
-        "_without",
-        "ended", "notices", "on_problem", "on_up", "problem", "session", "state",
+        "_attempt_due", "_identity", "_needed_until", "_peer", "_rendezvous", "_retry_s", "_started", "_token",
+        "_up_since", "_without", "ended", "notices", "on_problem", "on_up", "problem", "session", "state",
     )  # fmt: skip
 
     def __init__(self, identity: Identity, rendezvous: Rendezvous) -> None:
@@ -76,7 +75,7 @@ class BrokerLink:
         self._attempt_due: float | None = None
         self._retry_s = limits.SHIM_RETRY_FIRST_S
         self._up_since = 0.0
-        self._needed = False
+        self._needed_until = 0.0
         self._started = False
         self._without: set[str] = set()
         self.state = RESTING
@@ -93,6 +92,11 @@ class BrokerLink:
     def peer(self) -> Peer | None:
         """The connection to poll, if there is one."""
         return self._peer
+
+    @property
+    def _needed(self) -> bool:
+        """Whether somebody waits for the broker now."""
+        return monotonic() < self._needed_until
 
     @property
     def due(self) -> float | None:
@@ -125,15 +129,17 @@ class BrokerLink:
 
     def want(self) -> None:
         """Somebody needs the broker now: it is looked for at once, and started if there is none."""
-        if self.state == UP:
+        if self.state == UP and self._peer is not None and not self._peer.closed:
             return
-        self._needed = True
+        # A request that was lost with the link says so before the link itself is looked at: then the state is still UP.
+        now = monotonic()
+        self._needed_until = now + limits.SHIM_BROKER_S
+        self._retry_s = limits.SHIM_RETRY_FIRST_S
         self.problem = None
         if self.state in (RESTING, TRYING):
             self.ended = False
             self.state = TRYING
-            self._retry_s = limits.SHIM_RETRY_FIRST_S
-            self._attempt_due = monotonic()
+            self._attempt_due = now
 
     def ask(self, method: str, params: Mapping[str, object], deadline: float, done: Done) -> int | None:
         """Asks the broker; only while UP. See `Peer.ask`."""
@@ -177,12 +183,19 @@ class BrokerLink:
                 return
             return
         if missing and not granted and self._needed:
-            failure = self._rendezvous.start()
             self._started = True
+            failure = self._rendezvous.start()
             if failure:
                 self._refuse({"code": "no_broker", "text": failure, "hint": None})
                 return
+        elif self._started:
+            self._settle()  # nobody waits any more: whoever needs a broker next must be free to start it
         self._again()
+
+    def _settle(self) -> None:
+        if self._started:
+            self._started = False
+            self._rendezvous.settle()
 
     def _connect(self, path: str) -> None:
         self._peer = Peer(path, self._receive)
@@ -264,11 +277,9 @@ class BrokerLink:
         if isinstance(session, dict):
             self.session = session
         self.state, self._up_since = UP, monotonic()
-        self._needed = False
+        self._needed_until = 0.0
         self.problem = None
-        if self._started:
-            self._started = False
-            self._rendezvous.started()
+        self._settle()
         self.on_up()
 
     def _reconsider(self, error: dict[str, object]) -> None:
@@ -305,6 +316,8 @@ class BrokerLink:
             # The broker has ended this session: it comes back when it is needed, and as a new one.
             self._token = None
             self.state = RESTING
+            if self._needed:
+                self.want()
             return
         if was_up and monotonic() - self._up_since >= limits.SHIM_STEADY_S:
             self._retry_s = limits.SHIM_RETRY_FIRST_S
@@ -319,11 +332,13 @@ class BrokerLink:
     def _again(self) -> None:
         self._lose()
         self._attempt_due = monotonic() + self._retry_s
-        self._retry_s = min(self._retry_s * 2, limits.SHIM_RETRY_MOST_S)
+        most = limits.SHIM_RETRY_NEEDED_S if self._needed else limits.SHIM_RETRY_MOST_S
+        self._retry_s = min(self._retry_s * 2, most)
 
     def _refuse(self, error: dict[str, object]) -> None:
         """The broker does not want this session, or cannot be had: nothing is tried until somebody needs it."""
         self._lose()
+        self._settle()
         self.state = RESTING
         self._attempt_due = None
         self.problem = error

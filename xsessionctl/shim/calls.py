@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from xsessionctl.shim.broker_link import BrokerLink
     from xsessionctl.shim.identity import Identity
     from xsessionctl.shim.outlet import Entry, Outlet
-    from xsessionctl.shim.protocol import Call
+    from xsessionctl.shim.protocol import Call, Protocol
 
 _METHODS = {
     "list_agents": "list",
@@ -64,18 +64,12 @@ class _Running:
 
 
 class Calls:
-    """All that run. finish: makes the line of a finished call (`Protocol.finish`)."""
+    """All that run. protocol: that they came through."""
 
-    __slots__ = ("_finish", "_identity", "_link", "_mailbag", "_outlet", "_running", "_stash")
+    __slots__ = ("_identity", "_link", "_mailbag", "_outlet", "_protocol", "_running", "_stash")
 
-    def __init__(
-        self,
-        identity: Identity,
-        link: BrokerLink,
-        outlet: Outlet,
-        finish: Callable[[Call, dict[str, object]], bytes | None],
-    ) -> None:
-        self._identity, self._link, self._outlet, self._finish = identity, link, outlet, finish
+    def __init__(self, identity: Identity, link: BrokerLink, outlet: Outlet, protocol: Protocol) -> None:
+        self._identity, self._link, self._outlet, self._protocol = identity, link, outlet, protocol
         self._mailbag = Mailbag()
         self._running: list[_Running] = []
         self._stash: list[str] = []
@@ -130,7 +124,7 @@ class Calls:
                     self._running.remove(item)
                 elif item.method == "send":
                     self._link.tell("cancel", {"id": item.asked})
-                line = self._finish(call, {})  # the answers of the rest of its batch, if it was the last
+                line = self._protocol.finish(call, {})  # the answers of the rest of its batch, if it was the last
                 if line is not None:
                     self._put(call, line, _nothing, _nothing)
                 return
@@ -270,7 +264,7 @@ class Calls:
     ) -> None:
         item.deadline = item.asked = None
         result = answers.as_result(*told, more or [], is_error=is_error, revision=item.call.revision)
-        line = self._finish(item.call, result)
+        line = self._protocol.finish(item.call, result)
 
         def done() -> None:
             self._forget(item)
@@ -297,6 +291,7 @@ class Calls:
         return self._outlet.put(line, _all(call.batch.written, done), _all(call.batch.dropped, dropped))
 
     def _forget(self, item: _Running) -> None:
+        self._protocol.forget(item.call)
         if item in self._running:
             self._running.remove(item)
 

@@ -42,7 +42,7 @@ class Shim:
         self._splitter = LineSplitter(limits.SHIM_LINE, sys.maxsize)
         self._outlet = Outlet(stdout)
         self._link = BrokerLink(identity, rendezvous)
-        self._calls = Calls(identity, self._link, self._outlet, self._protocol.finish)
+        self._calls = Calls(identity, self._link, self._outlet, self._protocol)
         self._introduced = False
         self._introduce_at: float | None = None
         self._ending: float | None = None  # until then what runs may finish; nothing more is read
@@ -150,7 +150,8 @@ class Shim:
             return
         self._saying_goodbye = True
         self._ending = now + limits.SHIM_END_S
-        if self._link.state != "up":
+        if self._link.state != "up" or self._identity.granted:
+            # A granted session is not this process's to end: the next one in the container uses it again.
             self._over = True
             return
 

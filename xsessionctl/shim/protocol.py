@@ -6,7 +6,7 @@ whole connection (2024-11-05 to 2025-11-25); both may be mixed, as the specifica
 know: what a tool does.
 
     line ──▶ receive() ──▶ Reply(bytes)      write it
-                           Call              run it, then finish(call, result) gives the bytes
+                           Call              run it, then finish(call, result) gives the bytes; then forget(call)
                            Cancel(call)      its caller does not want it any more; there is no answer
                            ClientSeen        who speaks, as it calls itself
 """
@@ -151,9 +151,10 @@ class Protocol:
         return self._receive_one(frame, None)
 
     def finish(self, call: Call, result: dict[str, object]) -> bytes | None:
-        """The bytes to write once a call has its result: one line, or None while others of its batch still run."""
-        if self._running.get(call.id) is call:
-            del self._running[call.id]
+        """The bytes to write once a call has its result: one line, or None while others of its batch still run.
+
+        Until `forget` is called, because they were written, the client may still cancel it.
+        """
         if call.cancelled:
             return call.batch.close_one() if call.batch else None
         answer = frames.result(call.id, _dress(result, call.revision))
@@ -161,6 +162,11 @@ class Protocol:
             return answer
         call.batch.answers.append(answer)
         return call.batch.close_one()
+
+    def forget(self, call: Call) -> None:
+        """The call is over: its answer is written, or never will be."""
+        if self._running.get(call.id) is call:
+            del self._running[call.id]
 
     def _receive_batch(self, frames: list[object]) -> list[Event]:
         if self.revision != BATCH_REVISION or not frames:

@@ -27,6 +27,8 @@ FIRST_FRAME_S = 5.0
 """A connection that has not said hello by then is closed."""
 GRACE_S = 30.0
 """A broken link may come back: a shim's restart, a broker's restart."""
+RELEASE_PAUSE_S = 1.0
+"""What a link gave back is pushed to it again after this, so that one which cannot place it now does not spin."""
 PING_AFTER_S = 5.0
 """A session that was heard less long ago than this is not asked whether it still answers."""
 PONG_WITHIN_S = 2.0
@@ -43,9 +45,15 @@ MIN_REF = 6
 MAX_LABEL = 200
 """Characters of a label, title or summary; longer ones are refused (summary) or shortened (what a harness reports)."""
 MAX_PATH = 4096
-"""Characters of a folder as reported."""
+"""Bytes of a folder as reported, in JSON."""
 MAX_KEY = 200
-"""Characters of an idempotency key."""
+"""Characters of an idempotency key, and of a harness's own id of a conversation."""
+MAX_HARNESS = 64
+"""Characters of a harness's name as reported."""
+MAX_ADDRESS = 256
+"""Characters of an address: a name with a ref, or an id of whatever kind."""
+REMEMBERED_KEYS = 4096
+"""Keys kept in memory: of sends that the store may not have been asked about yet."""
 MAX_CANDIDATES = 8
 """Candidates named in one refusal."""
 
@@ -86,6 +94,8 @@ SHIM_ANSWER_S = 30.0
 """How long a tool call waits for the broker's answer, on top of a wait for a reply that it asked for."""
 SHIM_RETRY_FIRST_S, SHIM_RETRY_MOST_S = 0.05, 2.0
 """Pause between two attempts to reach the broker; it doubles."""
+SHIM_RETRY_NEEDED_S = 0.2
+"""Longest pause while a tool call waits for the broker, that is for SHIM_BROKER_S at most."""
 SHIM_STEADY_S = 1.0
 """A link that lasted so long was a good one: the next loss begins with the shortest pause again."""
 SHIM_HANDSHAKE_S = 5.0

@@ -1,0 +1,257 @@
+"""Tool calls over a link that only notes what it is asked: the moments that are too short to be met from outside."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.shim.fake_broker import make_message
+from xsessionctl.shim.broker_link import UP, BrokerLink, Rendezvous
+from xsessionctl.shim.calls import Calls
+from xsessionctl.shim.identity import Identity
+from xsessionctl.shim.outlet import Outlet
+from xsessionctl.shim.protocol import Call, Cancel, Protocol
+from xsessionctl.shim.tools import list_tools
+from xsessiond.core.limits import SHIM_BROKER_S
+
+if TYPE_CHECKING:
+    from xsessionctl.shim.peer import Done
+
+
+class NotedLink(BrokerLink):
+    """Answers nothing by itself. asked: (method, params, done). told: notifications. wanted: how often."""
+
+    def __init__(self, identity: Identity, state: str = UP) -> None:
+        super().__init__(identity, Rendezvous())
+        self.state = state
+        self.asked: list[tuple[str, dict[str, Any], Done]] = []
+        self.told: list[tuple[str, dict[str, Any]]] = []
+        self.wanted = 0
+
+    def want(self) -> None:
+        self.wanted += 1
+
+    def ask(self, method: str, params: Any, deadline: float, done: Done) -> int:
+        self.asked.append((method, params, done))
+        return len(self.asked)
+
+    def tell(self, method: str, params: Any) -> None:
+        self.told.append((method, params))
+
+    def answer(self, result: dict[str, Any] | None, error: dict[str, Any] | None = None) -> None:
+        """Answers what was asked last."""
+        self.asked[-1][2](result, error)
+
+
+class Rig:
+    """All parts of a shim but its loop; the output goes into a pipe."""
+
+    def __init__(self, state: str = UP, **environ: str) -> None:
+        self.readable, self.writable = os.pipe()
+        os.set_blocking(self.readable, False)
+        identity = Identity(environ, "/", [(1, ["x"])])
+        self.link = NotedLink(identity, state)
+        self.outlet = Outlet(self.writable)
+        self.protocol = Protocol(list_tools, "")
+        self.calls = Calls(identity, self.link, self.outlet, self.protocol)
+        self.last_id = 0
+
+    def call(self, tool: str, **arguments: Any) -> Call:
+        self.last_id += 1
+        params = {"name": tool, "arguments": arguments}
+        frame = {"jsonrpc": "2.0", "id": self.last_id, "method": "tools/call", "params": params}
+        (call,) = self.protocol.receive(json.dumps(frame).encode())
+        assert isinstance(call, Call)
+        self.calls.start(call)
+        return call
+
+    def cancel(self, call: Call) -> None:
+        params = {"requestId": call.id}
+        frame = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
+        for event in self.protocol.receive(json.dumps(frame).encode()):
+            assert isinstance(event, Cancel)
+            self.calls.cancel(event.call)
+
+    def written(self) -> list[Any]:
+        """Writes what waits and gives it back."""
+        data = b""
+        while self.outlet.waiting:
+            self.outlet.write_some()
+            data += os.read(self.readable, 1 << 16)
+        return [json.loads(line)["result"] for line in data.splitlines()]
+
+    def close(self) -> None:
+        for fd in (self.readable, self.writable):
+            os.close(fd)
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    rig = Rig()
+    yield rig
+    rig.close()
+
+
+@pytest.fixture
+def lonely() -> Iterator[Rig]:
+    """Without a link."""
+    rig = Rig("trying")
+    yield rig
+    rig.close()
+
+
+LISTED: dict[str, Any] = {"self": None, "sessions": [], "incomplete": []}
+MAIL = {"messages": [make_message("m-1", "hello")], "receipts": [], "left": 0}
+
+
+def test_mail_that_was_queued_for_writing_goes_back_when_its_call_is_cancelled(rig: Rig) -> None:
+    call = rig.call("read_messages")
+    rig.link.answer(MAIL)
+    rig.cancel(call)  # the result stands in the queue, and nothing of it has gone
+    assert rig.link.told == [("release", {"ids": ["m-1"]})]
+    assert rig.written() == []
+    assert not rig.calls.running
+
+
+def test_mail_that_has_begun_to_be_written_is_not_taken_back(rig: Rig) -> None:
+    call = rig.call("read_messages")
+    rig.link.answer({"messages": [make_message("m-1", "x" * 9000)], "left": 0})
+    rig.outlet.write_some()
+    rig.cancel(call)
+    rig.written()
+    assert rig.link.told == []
+    assert rig.link.asked[-1][:2] == ("ack", {"ids": ["m-1"]})
+
+
+def test_mail_that_comes_after_the_cancelling_goes_back(rig: Rig) -> None:
+    call = rig.call("list_agents")
+    rig.link.answer(LISTED)
+    rig.cancel(call)
+    rig.link.answer({**MAIL, "receipts": [{"text": "It expired."}]})
+    assert rig.link.told == [("release", {"ids": ["m-1"]})]
+    rig.call("list_agents")
+    rig.link.answer(LISTED)
+    rig.link.answer({})
+    (result,) = rig.written()
+    assert result["structuredContent"]["news"] == ["It expired."]  # news is told once, if later
+
+
+def test_mail_goes_back_when_nobody_reads_any_more(rig: Rig) -> None:
+    rig.call("read_messages")
+    rig.link.answer(MAIL)
+    rig.outlet.fail()
+    assert rig.link.told == [("release", {"ids": ["m-1"]})]
+
+
+def test_a_call_that_waits_for_the_link_can_be_cancelled(lonely: Rig) -> None:
+    call = lonely.call("send_message", to="web", message="x")
+    assert lonely.link.wanted == 1
+    lonely.cancel(call)
+    lonely.link.state = UP
+    lonely.calls.link_is_up()
+    assert lonely.link.asked == []
+
+
+def test_cancelling_a_send_ends_the_broker_s_wait(rig: Rig) -> None:
+    rig.cancel(rig.call("send_message", to="web", message="?", wait_reply=10))
+    assert rig.link.told == [("cancel", {"id": 1})]
+
+
+@pytest.mark.parametrize(
+    "tool, arguments, words",
+    [
+        ("list_agents", {}, "nothing was done"),
+        ("send_message", {"to": "web", "message": "x"}, "nothing was sent"),
+    ],
+)
+def test_a_broker_that_does_not_come_is_reported_in_time(
+    lonely: Rig, tool: str, arguments: dict[str, str], words: str
+) -> None:
+    lonely.call(tool, **arguments)
+    due = lonely.calls.due
+    assert due is not None
+    lonely.calls.tick(due - 0.1)
+    assert lonely.calls.running
+    lonely.calls.tick(due)
+    (result,) = lonely.written()
+    assert result["structuredContent"]["error"]["code"] == "no_broker"
+    assert words in result["content"][0]["text"]
+
+
+def test_a_send_whose_fate_is_not_known_says_that(rig: Rig) -> None:
+    rig.call("send_message", to="web", message="x")
+    rig.link.answer(None)  # the link broke after it was asked
+    rig.link.state = "trying"
+    due = rig.calls.due
+    assert due is not None
+    assert rig.link.wanted == 1
+    rig.calls.tick(due + SHIM_BROKER_S)
+    (result,) = rig.written()
+    assert "is not known" in result["content"][0]["text"]
+
+
+def test_a_call_that_lost_its_link_is_asked_again_as_it_was(rig: Rig) -> None:
+    rig.call("send_message", to="web", message="x")
+    rig.link.answer(None)
+    rig.calls.link_is_up()
+    (_, first, _), (_, second, _) = rig.link.asked
+    assert first == second
+
+
+def test_a_refusal_to_take_the_session_ends_what_waits(lonely: Rig) -> None:
+    lonely.call("list_agents")
+    lonely.calls.link_has_problem({"code": "bad_config", "text": "No."})
+    (result,) = lonely.written()
+    assert result["isError"] is True
+    assert not lonely.calls.running
+
+
+def test_trouble_with_the_mail_does_not_spoil_the_answer(rig: Rig) -> None:
+    rig.call("list_agents")
+    rig.link.answer(LISTED)
+    rig.link.answer(None, {"code": "timeout", "text": "…"})
+    (result,) = rig.written()
+    assert result["isError"] is False
+    assert "mail" not in result["structuredContent"]
+
+
+def test_what_did_not_fit_is_counted_and_given_back(rig: Rig) -> None:
+    rig.call("list_agents")
+    rig.link.answer(LISTED)
+    rig.link.answer({"messages": [make_message(f"m-{n}", "x" * 30_000) for n in range(3)], "left": 4})
+    (result,) = rig.written()
+    assert len(result["structuredContent"]["mail"]) == 1
+    assert result["structuredContent"]["news"] == ["6 more messages wait: call read_messages."]
+    assert rig.link.told == [("release", {"ids": ["m-1", "m-2"]})]
+
+
+def test_notices_of_the_broker_are_told_once(rig: Rig) -> None:
+    rig.link.notices.append('You are called "api-2".')
+    for expected in (['You are called "api-2".'], None):
+        rig.call("list_agents")
+        rig.link.answer(LISTED)
+        rig.link.answer({})
+        (result,) = rig.written()
+        assert result["structuredContent"].get("news") == expected
+
+
+def test_a_wait_is_kept_below_what_the_harness_allows(rig: Rig) -> None:
+    rig.call("send_message", to="web", message="?", wait_reply=120)
+    assert rig.link.asked[0][1]["wait_reply"] == 50
+
+
+def test_an_unconfirmed_acknowledgement_is_repeated_when_the_link_is_back(rig: Rig) -> None:
+    rig.call("read_messages")
+    rig.link.answer(MAIL)
+    rig.written()
+    rig.link.answer(None)  # the broker died with the acknowledgement
+    rig.calls.link_is_up()
+    assert rig.link.asked[-1][:2] == ("ack", {"ids": ["m-1"]})
+    rig.link.answer({"acked": 1})
+    before = len(rig.link.asked)
+    rig.calls.link_is_up()
+    assert len(rig.link.asked) == before
