@@ -165,25 +165,29 @@ async def test_frames_of_one_link_keep_their_order_among_other_effects() -> None
 
 async def test_one_event_that_cannot_be_stored_does_not_fail_the_others() -> None:
     store = TroubledStore()
-    script = Requests({n: [store_something(str(n)), say(1, str(n))] for n in (1, 2, 3)}, NotStored=[])
+    answers_of = {n: say(1, f'{{"jsonrpc":"2.0","id":{n},"result":{{}}}}') for n in (1, 2, 3)}
+    told = say(1, '{"jsonrpc":"2.0","method":"entry","params":{}}')
+    script = Requests({n: [store_something(str(n)), told, answers_of[n]] for n in (1, 2, 3)}, NotStored=[])
     broker = ScriptedBroker(script)
     async with running_engine(broker, store) as rig:
         client = rig.connect()
         store.problem, store.failing = FULL, lambda ops: DropPins("2") in ops
         await client.send_all(ask(1) + ask(2) + ask(3))
-        answers = await lines(client, 3)
-        assert (answers[0], answers[2]) == (b"1", b"3")
-        assert b'"id":2,"error":{"code":-32000' in answers[1]
-        assert b'"code":"internal"' in answers[1]
-        assert b"The disk is full." in answers[1]
+        _, first, instead, _, third = await lines(client, 5)
+        assert (first + b"\n", third + b"\n") == (answers_of[1].frame, answers_of[3].frame)
+        assert b'"id":2,"error":{"code":-32000' in instead
+        assert b'"code":"internal"' in instead
+        assert b"The disk is full." in instead
         assert NotStored((DropPins("2"),), str(FULL)) in broker.events
         assert [level for level, _, _ in rig.around.log] == ["error"]
 
 
 async def test_what_cannot_be_undone_is_stored_when_the_store_works_again() -> None:
-    """A mark of something that has happened is owed; a message that was refused is not."""
+    """The broker says what is still true of what was not stored."""
     store = TroubledStore()
-    script = Requests({1: [store_something("1")], 2: [store_something("2"), say(1, "done")]}, NotStored=[])
+    answer = say(1, '{"jsonrpc":"2.0","id":1,"result":{}}')
+    requests = {1: [store_something("1"), answer], 2: [store_something("2"), say(1, "done")]}
+    script = Requests(requests, NotStored=[store_something("still true")])
     broker = ScriptedBroker(script)
     async with running_engine(broker, store) as rig:
         client = rig.connect()
@@ -193,9 +197,32 @@ async def test_what_cannot_be_undone_is_stored_when_the_store_works_again() -> N
         store.problem = None
         await client.send_all(ask(2))
         assert await lines(client, 1) == [b"done"]
-        assert [op for batch in store.batches for op in batch] == [DropPins("1"), DropPins("2")]
+        assert [op for batch in store.batches for op in batch] == [DropPins("still true"), DropPins("2")]
         assert isinstance(broker.events[-1], HealthChanged)
         assert broker.events[-1].store_ok
+
+
+async def test_a_link_that_was_told_of_what_is_not_stored_is_cut_before_it_hears_of_it() -> None:
+    store = TroubledStore()
+    script = Requests({1: [store_something("1")], 2: [say(2, "of 1")]}, NotStored=[CloseLink(2)])
+    async with running_engine(ScriptedBroker(script), store) as rig:
+        first, second = rig.connect(), rig.connect()
+        rig.slow_disk()
+        store.problem = FULL
+        await first.send_all(ask(1))
+        await second.send_all(ask(2))
+        assert await second.receive_some() == b""
+
+
+async def test_a_lookup_sees_what_nobody_waited_for() -> None:
+    store = TroubledStore()
+    lazy = Persist(DropPins("x"), lazy=True)
+    async with running_engine(ScriptedBroker(Requests({1: [lazy], 2: [LookUp(7, FindSent("s", 1))]})), store) as rig:
+        client = rig.connect()
+        await client.send_all(ask(1))
+        await client.send_all(ask(2))
+        await wait_for(lambda: store.batches)
+        assert store.batches == [(DropPins("x"),)]
 
 
 async def test_a_notification_that_cannot_be_stored_is_answered_by_nothing() -> None:

@@ -27,10 +27,6 @@ from xsessiond.core.effects import (
     CloseLink,
     Effect,
     Event,
-    FindKey,
-    FindMessage,
-    FindSent,
-    Found,
     FrameReceived,
     LinkClosed,
     LinkOpened,
@@ -43,7 +39,6 @@ from xsessiond.core.effects import (
     ProcessExited,
     ProcessId,
     Prune,
-    Question,
     Restored,
     SendFrame,
     Stop,
@@ -52,12 +47,14 @@ from xsessiond.core.effects import (
     WatchProcess,
     WriteLog,
 )
-from xsessiond.core.errors import CODES
+from xsessiond.core.errors import CODES, Refusal
 from xsessiond.core.link import Link
 from xsessiond.core.records import Op
 from xsessiond.core.roster import Session
 from xsessiond.core.state import CoreSettings, Identity
 from xsessiond.core.times import Now
+from xsessiond.core.wire import answered_request, encode_error
+from xsessiond.io.lookups import answer_question
 from xsessiond.store.memory import MemoryStore
 
 BEGAN_MS = 1_800_000_000_000
@@ -270,6 +267,7 @@ class House:
         self.failing: Callable[[Iterable[Op]], bool] = lambda ops: False
         self.slow = False
         self.broken_reads: str | None = None
+        self.owed: list[Op] = []
         self._count = 0
         self._links = 0
         self._pids = 1000
@@ -315,16 +313,23 @@ class House:
 
     def _do(self, effects: list[Effect]) -> None:
         ops = tuple(effect.op for effect in effects if isinstance(effect, Persist))
-        stored = True
-        if ops:
-            stored = not self.failing(ops)
-            if stored:
-                self.store.commit(ops)
-            else:
-                self._events.append(NotStored(ops, "The disk is full."))
+        stored = not ops or not self.failing(ops)
+        if ops and stored:
+            self.store.commit([*self.owed, *ops])
+            self.owed.clear()
+        elif ops:
+            for effect in self.broker.handle(NotStored(ops, "The disk is full."), self.now):
+                if isinstance(effect, Persist):
+                    self.owed.append(effect.op)
+                else:
+                    self._do_one(effect)
         for effect in effects:
             if stored or not isinstance(effect, SendFrame):
                 self._do_one(effect)
+            elif (request := answered_request(effect.frame)) is not None:  # the shell answers for the broker
+                refusal = Refusal("internal", "The store did not take it: The disk is full. Nothing was stored.")
+                frame = encode_error(request, jsonrpc.REFUSED, refusal.text, refusal.to_json())
+                self._do_one(SendFrame(effect.link, frame))
 
     def _do_one(self, effect: Effect) -> None:
         match effect:
@@ -368,20 +373,8 @@ class House:
         """The store answers what it was asked, oldest first."""
         asked, self.questions = self.questions[:count], self.questions[len(self.questions[:count]) :]
         for question in asked:
-            found = None if self.broken_reads else self.find(question.question)
+            found = None if self.broken_reads else answer_question(self.store, question.question)
             self.handle(LookedUp(question.ticket, found, self.broken_reads))
-
-    def find(self, question: Question) -> Found:
-        """What the store knows."""
-        match question:
-            case FindMessage():
-                return self.store.find_message(question.message_id)
-            case FindKey():
-                return self.store.find_key(question.sender_id, question.key)
-            case FindSent():
-                return self.store.sent_by(question.sender_id, question.limit)
-            case _:
-                return self.store.read_log(limit=question.limit, since_ms=question.since_ms, thread=question.thread)
 
     # -- what happens ----------------------------------------------------------------------------
 

@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from xsessiond.core.errors import Refusal
-from xsessiond.core.ids import is_session_id, ref_digits
-from xsessiond.core.limits import MAX_CANDIDATES, MIN_REF
+from xsessiond.core.ids import SessionId, is_session_id, ref_digits
+from xsessiond.core.limits import MAX_ADDRESS, MAX_CANDIDATES, MAX_NAME, MIN_REF
 from xsessiond.core.names import fold_name, near_names
 from xsessiond.core.roster import Roster, Session
 from xsessiond.core.times import Now
@@ -50,6 +50,8 @@ class Resolver:
         if known is not None:  # an id, as it stands in every answer
             return self._running(known, now)
         text = text.strip()
+        if len(text) > MAX_ADDRESS:  # before any work on it
+            raise self._not_found(text, now)
         name, ref = split_address(text)
         if ref is not None:
             return self._by_name_and_ref(name, ref, now)
@@ -57,30 +59,33 @@ class Resolver:
             raise self._not_found(text, now)
         folded = fold_name(text)
         holder = self._roster.named(text)
-        pinned = self._pinned(asker, folded)
-        if pinned is not None and pinned is not holder:
-            return self._moved(text, pinned, holder, now)
+        pinned = None if asker is None else asker.pins.get(folded)
+        if pinned is not None and (holder is None or holder.id != pinned):
+            session = self._roster.known.get(pinned)
+            if holder is not None:
+                raise self._name_moved(text, pinned, session, holder, now)
+            if session is not None:
+                return self._renamed(text, session, now)
         if holder is not None:
             return Resolved(holder, pin=folded)
         return self._by_other_means(text, folded, now)
 
-    def _pinned(self, asker: Session | None, folded: str) -> Session | None:
-        if asker is None:
-            return None
-        target = asker.pins.get(folded)
-        return self._roster.known.get(target) if target is not None else None
+    def _renamed(self, text: str, pinned: Session, now: Now) -> Resolved:
+        """The sender's name for a session is nobody's name any more."""
+        if pinned.running:
+            return Resolved(pinned, notice=f"{text} is now called {pinned.name} [{pinned.ref}].")
+        raise self._not_running(pinned, now)
 
-    def _moved(self, text: str, pinned: Session, holder: Session | None, now: Now) -> Resolved:
-        """The sender's name for a session is not that session's name any more."""
-        if holder is None:
-            if pinned.running:
-                return Resolved(pinned, notice=f"{text} is now called {pinned.name} [{pinned.ref}].")
-            raise self._not_running(pinned, now)
-        raise Refusal(
+    def _name_moved(self, text: str, pinned: str, session: Session | None, holder: Session, now: Now) -> Refusal:
+        """The sender's name for a session (`session`, or None if nothing else is known of it) is another's now."""
+        ref = ref_digits(SessionId(pinned))[:MIN_REF] if session is None else session.ref
+        found = [holder] if session is None else [session, holder]
+        return Refusal(
             "name_moved",
-            f'You wrote to "{text}" [{pinned.ref}] before; that name now belongs to another session, [{holder.ref}].',
+            f'You wrote to "{text}" [{ref}] before; that name now belongs to another session, [{holder.ref}]. '
+            "Nothing was sent.",
             f'Write to "{holder.name} [{holder.ref}]" if you mean the one that has the name now.',
-            candidates=[self.candidate(pinned, now), self.candidate(holder, now)],
+            candidates=self._candidates(found, now),
         )
 
     def _by_name_and_ref(self, name: str, ref: str, now: Now) -> Resolved:
@@ -122,9 +127,11 @@ class Resolver:
         raise self._not_found(text, now)
 
     def _with_digits(self, digits: str) -> list[Session]:
+        """The session of this ref; without one, those whose digits begin so."""
         if len(digits) < MIN_REF:
             return []
-        return [session for session in self._roster.known.values() if ref_digits(session.id).startswith(digits)]
+        matches = [session for session in self._roster.known.values() if ref_digits(session.id).startswith(digits)]
+        return [session for session in matches if session.ref == digits] or matches
 
     def _running(self, session: Session, now: Now) -> Resolved:
         if not session.running:
@@ -160,7 +167,9 @@ class Resolver:
         return Refusal(
             "not_running",
             f"{session.name} [{session.ref}] is known but not running: its conversation ended. Nothing was sent.",
-            "List the sessions that run now, or send with when_offline = queue to keep it for that conversation.",
+            "List the sessions that run now."
+            if session.harness_session_id is None
+            else "List the sessions that run now, or send with when_offline = queue to keep it for that conversation.",
             candidates=[self.candidate(session, now)],
             detail=session.id,
         )
@@ -169,6 +178,7 @@ class Resolver:
         running = {session.name: session for session in self._roster.running()}
         near = [running[name] for name in near_names(text, list(running), MAX_CANDIDATES)]
         shown = near or list(running.values())
+        text = text if len(text) <= MAX_NAME else f"{text[:MAX_NAME]}…"
         if not running:
             text_of = f'No session is called "{text}": none is running.'
         else:

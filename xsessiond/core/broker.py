@@ -13,7 +13,7 @@ from typing import Any, assert_never
 
 from xsessiond.core import limits
 from xsessiond.core import wire as w
-from xsessiond.core.delivery import Delivery, own_box
+from xsessiond.core.delivery import Delivery
 from xsessiond.core.effects import (
     CloseDoor,
     Effect,
@@ -38,16 +38,27 @@ from xsessiond.core.errors import Refusal
 from xsessiond.core.introductions import Introductions
 from xsessiond.core.jsonrpc import REFUSED
 from xsessiond.core.link import Frame, LinkState
+from xsessiond.core.liveness import Liveness
 from xsessiond.core.mailbox import message_of
 from xsessiond.core.questions import Questions
 from xsessiond.core.receipts import Receipts
-from xsessiond.core.records import MessageRow, PutMessage
+from xsessiond.core.records import MarkMessage, MessageRow, PutMessage, PutPin
 from xsessiond.core.roster import Session
 from xsessiond.core.sending import Sending
 from xsessiond.core.shapes import shape_origin
 from xsessiond.core.state import Core, CoreSettings, Identity, Wire
 from xsessiond.core.times import Now
-from xsessiond.core.wire import Answer, AnyRequest, BadFrame, Hello, encode_error, encode_notification, encode_result
+from xsessiond.core.waits import Waits
+from xsessiond.core.wire import (
+    Answer,
+    AnyRequest,
+    BadFrame,
+    Hello,
+    RequestId,
+    encode_error,
+    encode_notification,
+    encode_result,
+)
 
 READY = LinkState.READY
 BOTH, RENDEZVOUS, PRIVATE = "both", "the rendezvous", "a session's private socket"
@@ -59,10 +70,12 @@ class Broker:
     def __init__(self, identity: Identity, settings: CoreSettings, entropy: Callable[[int], bytes]) -> None:
         self.core = Core(identity, settings, entropy)
         self._receipts = Receipts(self.core)
-        self._delivery = Delivery(self.core, self._receipts)
-        self._introductions = Introductions(self.core, self._delivery)
-        self._sending = Sending(self.core, self._delivery, self._introductions)
-        self._questions = Questions(self.core, self._introductions)
+        self._waits = Waits(self.core)
+        self._delivery = Delivery(self.core, self._receipts, self._waits)
+        self._liveness = Liveness(self.core, self._delivery, self._waits)
+        self._introductions = Introductions(self.core, self._delivery, self._liveness)
+        self._sending = Sending(self.core, self._delivery, self._liveness, self._waits)
+        self._questions = Questions(self.core, self._liveness)
         intro, sending, questions, delivery = self._introductions, self._sending, self._questions, self._delivery
         # Any: each handler takes the type of request that is its key, which a dict cannot say.
         self._methods: dict[type, tuple[str, Callable[[Wire, Any, Now], None]]] = {
@@ -74,15 +87,15 @@ class Broker:
             w.Send: (BOTH, sending.send),
             w.Check: (BOTH, questions.check),
             w.Rename: (BOTH, intro.rename),
-            w.Cancel: (BOTH, sending.cancel),
+            w.Cancel: (BOTH, self._waits.cancel),
             w.Register: (RENDEZVOUS, intro.register),
             w.Inbox: (BOTH, questions.inbox),
             w.Log: (RENDEZVOUS, questions.read_log),
             w.Attach: (PRIVATE, intro.attach),
-            w.Take: (PRIVATE, lambda wire, request, now: delivery.take(wire, own_box(wire), request, now)),
-            w.Ack: (PRIVATE, lambda wire, request, now: delivery.acknowledge(wire, own_box(wire), request, now)),
-            w.Handed: (PRIVATE, lambda wire, request, now: delivery.hand(wire, own_box(wire), request, now)),
-            w.Release: (PRIVATE, lambda wire, request, now: delivery.release(wire, own_box(wire), request, now)),
+            w.Take: (BOTH, delivery.take),
+            w.Ack: (BOTH, delivery.acknowledge),
+            w.Handed: (PRIVATE, delivery.hand),
+            w.Release: (BOTH, delivery.release),
             w.Update: (PRIVATE, intro.update),
             w.End: (PRIVATE, intro.end),
         }
@@ -106,11 +119,11 @@ class Broker:
             case LinkClosed():
                 self._closed(event, now)
             case ProcessExited():
-                self._introductions.process_exited(event.process, now)
+                self._liveness.process_exited(event.process, now)
             case TimePassed():
                 self._time_passed(now)
             case LookedUp():
-                self.core.told(event.ticket, event.found, event.problem, now)
+                self._looked_up(event, now)
             case NotStored():
                 self._not_stored(event)
             case Restored():
@@ -141,7 +154,7 @@ class Broker:
         self.core.agenda.cancel(("hello", event.link))
         if wire.following:
             self.core.followers -= 1
-        self._introductions.lose_link(wire, now)
+        self._liveness.lose_link(wire, now)
 
     def _frame(self, event: FrameReceived, now: Now) -> None:
         wire = self.core.wires.get(event.link)
@@ -169,12 +182,30 @@ class Broker:
         except Refusal as refusal:
             self.core.refuse(wire, frame.id, refusal)
         except Exception:
-            # Our own bug. What was decided so far is done, so that memory and store agree; everybody else goes on.
-            self.core.log("error", "a bug", method=type(frame).__name__, trace=format_exc(limit=-6))
-            self.core.warn(f"A request ({type(frame).__name__}) met a bug of the broker; the log has more.")
-            self.core.refuse(
-                wire, frame.id, Refusal("internal", "The broker made a mistake with this request.", "See its log.")
-            )
+            self._met_bug(wire, frame.id, type(frame).__name__)
+
+    def _looked_up(self, event: LookedUp, now: Now) -> None:
+        asked = self.core.asked.pop(event.ticket)
+        wire = self.core.wires.get(asked.link)
+        if wire is None:
+            return
+        try:
+            if self.core.stopping:
+                raise _stopping()
+            if event.problem is not None:
+                raise Refusal("internal", f"The store could not be read: {event.problem}", "See xsessionctl status.")
+            asked.then(wire, event.found, now)
+        except Refusal as refusal:
+            self.core.refuse(wire, asked.request_id, refusal)
+        except Exception:
+            self._met_bug(wire, asked.request_id, "after a look into the store")
+
+    def _met_bug(self, wire: Wire, request_id: RequestId, what: str) -> None:
+        """Our own bug. What was decided so far is done, so that memory and store agree; everybody else goes on."""
+        self.core.log("error", "a bug", method=what, trace=format_exc(limit=-6))
+        self.core.warn(f"A request ({what}) met a bug of the broker; the log has more.")
+        refusal = Refusal("internal", "The broker made a mistake with this request.", "See its log.")
+        self.core.refuse(wire, request_id, refusal)
 
     def _no_request(self, wire: Wire, frame: Frame) -> None:
         if not isinstance(frame, BadFrame):
@@ -200,7 +231,7 @@ class Broker:
         if wire.protocol.allows(frame):
             return True
         if wire.protocol.state is LinkState.DRAINING:
-            self.core.refuse(wire, frame.id, Refusal("no_broker", "The broker is stopping.", "Try again in a moment."))
+            self.core.refuse(wire, frame.id, _stopping())
         else:
             self.core.refuse(wire, frame.id, Refusal("usage", "Say hello first.", "See docs/protocol.md."))
             self.core.close(wire.link, "no hello")
@@ -228,7 +259,7 @@ class Broker:
                 case "hello":
                     self.core.close(subject, "no hello in time")  # type: ignore[arg-type]
                 case "wait":
-                    self._sending.wait_over(str(subject))
+                    self._waits.give_up(str(subject))
                 case "stalled":
                     if (message := self.core.messages.get(str(subject))) is not None:
                         self._delivery.stalled(message, now)
@@ -240,11 +271,13 @@ class Broker:
     def _session_due(self, kind: str, session: Session, now: Now) -> None:
         match kind:
             case "grace":
-                self._introductions.grace_over(session, now)
+                self._liveness.grace_over(session, now)
             case "pong":
-                self._introductions.missed(session)
+                self._liveness.missed(session, now)
             case "keep":
                 self._delivery.expire_kept(session, now)
+            case "offer":
+                self._delivery.resume(session, now)
             case _:
                 raise ValueError(f"nothing is known about the deadline {kind!r}")
 
@@ -268,6 +301,8 @@ class Broker:
                 core.agenda.schedule(("grace", session.id), now.mono + limits.GRACE_S)
             else:
                 session.ended_at = row.ended_at if row.ended_at is not None else now.ms
+                if row.boot_id != event.boot_id:
+                    session.process = None  # that process is dead, and its number means somebody else
                 core.roster.remember(session)
                 if row.live:
                     core.save(session)
@@ -297,10 +332,24 @@ class Broker:
         self.core.messages[message.id] = message
 
     def _not_stored(self, event: NotStored) -> None:
+        """What is still true of it comes back as operations, to be stored when the store works again. A message that
+        was not stored never was: a link that was given it, or an answer about it, must not go on as if it had been."""
+        core = self.core
+        core.store_ok, core.store_detail = False, event.text
+        lost = {op.row.id: op.row for op in event.ops if isinstance(op, PutMessage)}
+        for row in lost.values():
+            self._sending.forget(row)
+        answered = {row.reply_to for row in lost.values()}
         for op in event.ops:
-            if isinstance(op, PutMessage):
-                self._sending.forget(op)
-        self.core.store_ok, self.core.store_detail = False, event.text
+            match op:
+                case PutMessage():
+                    continue
+                case PutPin():
+                    self._sending.forget_pin(op)
+                    continue
+                case MarkMessage() if op.message_id in lost or (op.state == "replied" and op.message_id in answered):
+                    continue
+            core.persist(op)
 
     # -- the end ------------------------------------------------------------------------------
 
@@ -320,3 +369,7 @@ class Broker:
                 self.core.send(wire.link, encode_notification("bye", {"reason": "stopping"}))
         self.core.log("info", "stopping", reason=reason)
         self.core.out.append(Stop(reason))
+
+
+def _stopping() -> Refusal:
+    return Refusal("no_broker", "The broker is stopping.", "Try again in a moment.")

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from xsessiond.core import limits
+from xsessiond.core.callers import find_caller
 from xsessiond.core.effects import Persist
 from xsessiond.core.envelope import EnvelopeInput, render_envelope
 from xsessiond.core.errors import Refusal
@@ -25,6 +26,7 @@ from xsessiond.core.roster import Session
 from xsessiond.core.shapes import DeliveryShape, PushShape, shape_delivery
 from xsessiond.core.state import Core, Wire
 from xsessiond.core.times import Now
+from xsessiond.core.waits import Waits
 from xsessiond.core.wire import Ack, Handed, Release, Take, encode, encode_notification
 
 BATCH_BYTES = limits.MAX_FRAME - (8 << 10)
@@ -34,51 +36,82 @@ BATCH_BYTES = limits.MAX_FRAME - (8 << 10)
 class Delivery:
     """The part of the broker that moves messages out of boxes."""
 
-    __slots__ = ("_core", "_receipts")
+    __slots__ = ("_core", "_receipts", "_waits")
 
-    def __init__(self, core: Core, receipts: Receipts) -> None:
-        self._core, self._receipts = core, receipts
+    def __init__(self, core: Core, receipts: Receipts, waits: Waits) -> None:
+        self._core, self._receipts, self._waits = core, receipts, waits
 
-    def offer(self, target: Session, now: Now) -> None:
-        """Pushes what waits over a link that wants it; tells other links that mail waits when it just began to."""
+    def offer(self, target: Session, now: Now, added: int = 0) -> None:
+        """Pushes what waits over a link that wants it. Without one, tells the links when mail began to wait: when all
+        of it is among the `added` that were just put there."""
         box = target.box
         if not box.waiting:
             return
         wires = self._core.wires
-        quiet = None
+        pushing = False
         for link in target.links:
             wire = wires[link]
-            if not wire.push:
-                quiet = wire
+            if not wire.push or wire.paused:
                 continue
+            pushing = True
             room = limits.PUSH_WINDOW - len(wire.outstanding)
             if room > 0:
                 for message in box.lease(link, room):
                     wire.pushed += 1
-                    wire.outstanding.append((wire.pushed, message))
+                    wire.outstanding[message.id] = wire.pushed, message
                     shape = PushShape(wire.pushed, shape_delivery(message, target, now.ms))
                     self._core.send(link, encode_notification("message", shape))
                 return
-        if quiet is not None and len(box.waiting) == 1:
-            self._core.send(quiet.link, encode_notification("mail", {"queued": 1}))
+        if not pushing and len(box.waiting) <= added:
+            for link in target.links:
+                if not wires[link].push:
+                    self._core.send(link, encode_notification("mail", {"queued": added}))
 
-    def take(self, wire: Wire, box_of: Session, request: Take, now: Now) -> None:
+    def resume(self, target: Session, now: Now) -> None:
+        """What was given back is pushed again, to whoever gave it back too."""
+        for link in target.links:
+            self._core.wires[link].paused = False
+        self.offer(target, now)
+
+    def take(self, wire: Wire, request: Take, now: Now) -> None:
         """Leases waiting mail to the asking link."""
+        box_of = self._box_for(wire)
         most = limits.TAKE_MAX if request.params.max is None else max(0, min(request.params.max, limits.TAKE_MAX))
         taken: list[Raw] = []
         size = 0
         box = box_of.box
         while box.waiting and len(taken) < most:
             shape = shape_delivery(box.waiting[0], box_of, now.ms)
-            data = encode(shape) if not request.params.render else encode(self._rendered(shape, box_of))
+            data = encode(shape)
+            if request.params.render:
+                rendered = encode(self._rendered(shape, box_of))
+                # One that would not fit into a frame goes without its envelope: its receiver has the text for it.
+                data = rendered if len(rendered) <= BATCH_BYTES else data
             if taken and size + len(data) > BATCH_BYTES:
                 break
             size += len(data) + 1
             taken.append(Raw(data))
             box.lease(wire.link, 1)
-        self._receipts.confirm(wire, box_of, now)
+        if taken and wire.session is None:
+            wire.borrowed.add(box_of)
+        self._receipts.confirm(wire, now)
         receipts = self._receipts.show(wire, box_of)
         self._core.answer(wire, request.id, {"messages": taken, "receipts": receipts, "left": len(box.waiting)})
+
+    def _box_for(self, wire: Wire) -> Session:
+        """Whose mail this link may take: its session's; on the rendezvous, a human takes what was answered to them."""
+        if wire.session is not None:
+            return wire.session
+        if wire.door is not None:
+            raise attach_first()
+        caller = find_caller(self._core, wire)
+        if caller.kind != "human":
+            raise Refusal(
+                "not_permitted",
+                "Only a session's own link takes its mail, and a person at a terminal takes theirs.",
+                "Look at it with `inbox`; the session gets it by itself.",
+            )
+        return caller.session
 
     def _rendered(self, shape: DeliveryShape, receiver: Session) -> dict[str, object]:
         row = self._core.messages[shape.id].row
@@ -106,42 +139,61 @@ class Delivery:
         )
         return {**msgspec.json.decode(encode(shape), type=dict[str, object]), "envelope": text}
 
-    def acknowledge(self, wire: Wire, box_of: Session, request: Ack, now: Now) -> None:
+    def acknowledge(self, wire: Wire, request: Ack, now: Now) -> None:
         """These are in the receiver's context now."""
         count = 0
         lazy = request.id is UNSET  # nobody waits for the answer; should it be lost with the broker, the lease is too
         upto = request.params.upto
         if upto is not None:
-            outstanding = wire.outstanding
-            while outstanding and outstanding[0][0] <= upto:
-                _, message = outstanding.popleft()
-                if message.lease == wire.link:
-                    self._deliver(box_of, message, now, lazy=lazy)
-                    count += 1
-        for message in self._mine(box_of, request.params.ids) if request.params.ids else ():
-            self._deliver(box_of, message, now, lazy=lazy)
+            while wire.outstanding:
+                number, message = next(iter(wire.outstanding.values()))
+                if number > upto:
+                    break
+                self._deliver(message, now, lazy=lazy)
+                count += 1
+        for message in self._mine(wire, request.params.ids) if request.params.ids else ():
+            self._deliver(message, now, lazy=lazy)
             count += 1
-        if count and not box_of.noted and box_of.kind == "session":
-            box_of.noted = True
-            self._core.save(box_of)
-        if wire.receipts:
-            self._receipts.confirm(wire, box_of, now)
+        session = wire.session
+        if count and session is not None and not session.noted:
+            session.noted = True
+            self._core.save(session)
+        if wire.told is not None:
+            self._receipts.confirm(wire, now)
         if request.id is not UNSET:
             self._core.answer(wire, request.id, {"acked": count})
-        if box_of.box.waiting:
-            self.offer(box_of, now)
+        if session is not None:
+            wire.paused = False
+            if session.box.waiting:
+                self.offer(session, now)
 
-    def _deliver(self, box_of: Session, message: Message, now: Now, *, lazy: bool) -> None:
+    def _deliver(self, message: Message, now: Now, *, lazy: bool) -> None:
         message.advance("ack")
-        box_of.box.remove(message)
-        del self._core.messages[message.id]
+        self.take_out(message)
         op = MarkMessage(message.seq, message.id, "delivered", now.ms)
         self._core.out.append(Persist(op, lazy=lazy))
 
-    def hand(self, wire: Wire, box_of: Session, request: Handed, now: Now) -> None:
+    def take_out(self, message: Message) -> None:
+        """The message has left its box for good: nobody holds it, and memory need not know it."""
+        self._end_lease(message)
+        owner = self._core.owner_of(message.target)
+        assert owner is not None, "a box is kept for as long as it holds anything"
+        owner.box.remove(message)
+        del self._core.messages[message.id]
+        if message.handed_at is not None:
+            self._core.agenda.cancel(("stalled", message.id))
+
+    def _end_lease(self, message: Message) -> None:
+        wire = self._core.wires.get(message.lease) if message.lease is not None else None
+        if wire is not None:
+            wire.outstanding.pop(message.id, None)
+
+    def hand(self, wire: Wire, request: Handed, now: Now) -> None:
         """These were given to the harness; whether a turn has them is not known yet."""
+        if wire.session is None:
+            raise attach_first()
         count = 0
-        for message in self._mine(box_of, request.params.ids):
+        for message in self._mine(wire, request.params.ids):
             if message.lease is None or message.state == "handed":
                 continue
             message.advance("hand")
@@ -151,47 +203,63 @@ class Delivery:
             count += 1
         self._core.answer(wire, request.id, {"handed": count})
 
-    def release(self, wire: Wire, box_of: Session, request: Release, now: Now) -> None:
-        """These did not reach the harness; they wait again."""
-        mine = [message for message in self._mine(box_of, request.params.ids) if message.lease == wire.link]
-        self._restore(box_of, mine, now)
+    def release(self, wire: Wire, request: Release, now: Now) -> None:
+        """These did not reach the harness; they wait again. A link that wants pushes gets them again in a while, or
+        when it has something new to say: at once would be a circle."""
+        session = wire.session
+        if session is None and wire.door is not None:
+            raise attach_first()
+        mine = [message for message in self._mine(wire, request.params.ids) if message.lease == wire.link]
+        if mine and wire.push and session is not None:
+            wire.paused = True
+            self._core.agenda.schedule(("offer", session.id), now.mono + limits.RELEASE_PAUSE_S)
+        self._restore(mine, now)
         self._core.answer(wire, request.id, {"released": len(mine)})
 
-    def give_back(self, box_of: Session, wire: Wire, now: Now) -> None:
+    def give_back(self, wire: Wire, now: Now) -> None:
         """A link ends: what it had leased waits again, for another link perhaps."""
-        leased = box_of.box.leased_by(wire.link)
-        wire.outstanding.clear()
-        if leased:
-            self._restore(box_of, leased, now)
+        boxes = [*wire.borrowed] if wire.session is None else [wire.session, *wire.borrowed]
+        for box_of in boxes:
+            self._restore(box_of.box.leased_by(wire.link), now)
+        wire.borrowed.clear()
 
-    def _restore(self, box_of: Session, messages: Iterable[Message], now: Now) -> None:
-        for message in box_of.box.restore(messages):
+    def _restore(self, messages: list[Message], now: Now) -> None:
+        """Leases end without an acknowledgement: their messages wait again, in their old place."""
+        if not messages:
+            return
+        for message in messages:
+            self._end_lease(message)
             if message.state == "handed":
                 message.advance("return")
                 self._core.agenda.cancel(("stalled", message.id))
                 self._core.persist(MarkMessage(message.seq, message.id, "queued", now.ms, rule="given back"))
-        self.offer(box_of, now)
+        by_owner: dict[str, list[Message]] = {}
+        for message in messages:
+            by_owner.setdefault(message.target, []).append(message)
+        for owner_id, theirs in by_owner.items():
+            owner = self._core.owner_of(owner_id)
+            assert owner is not None, "a box is kept for as long as it holds anything"
+            owner.box.restore(theirs)
+            self.offer(owner, now, added=len(theirs))
 
-    def _mine(self, box_of: Session, ids: Iterable[str]) -> list[Message]:
-        """Those of the ids that are in this box, each once. Others were taken care of before: a late acknowledgement
-        is no error."""
+    def _mine(self, wire: Wire, ids: Iterable[str]) -> list[Message]:
+        """Those of the ids that are in this link's session's box or leased to the link itself, each once. Others were
+        taken care of before: a late acknowledgement is no error."""
         messages = self._core.messages
+        own = None if wire.session is None else wire.session.id
         found = {}
         for message_id in islice(ids, limits.RECENT_SENDS):
             message = messages.get(message_id)
-            if message is not None and message.target == box_of.id:
+            if message is not None and (message.target == own or message.lease == wire.link):
                 found[message_id] = message
         return list(found.values())
 
     def finish(self, message: Message, event: str, now: Now, *, by: str | None, rule: str) -> None:
         """Ends a message that never reached its receiver, and tells its sender."""
-        owner = self._core.owner_of(message.target)
-        if owner is not None:
-            owner.box.remove(message)
         state = message.advance(event)
         assert state in FINAL
-        del self._core.messages[message.id]
-        self._core.agenda.cancel(("stalled", message.id))
+        self.take_out(message)
+        self._waits.end(message.id, state)
         self._core.persist(MarkMessage(message.seq, message.id, state, now.ms, by, rule))
         self._receipts.add(message, state, now)
 
@@ -201,28 +269,26 @@ class Delivery:
             self._receipts.add(message, "stalled", now)
 
     def keep_for_later(self, session: Session, now: Now) -> None:
-        """A conversation ended: when what it had not taken is to expire."""
+        """A conversation does not run: when what it has not taken is to expire. Asked more often than needed, since a
+        laptop's clock may have slept."""
         if len(session.box):
-            self._schedule_expiry(session, now)
+            left = min(self._kept_until(session, message) for message in session.box) - now.ms
+            self._core.agenda.schedule(("keep", session.id), now.mono + min(max(left / 1000, 0.0), 3600.0))
 
     def expire_kept(self, session: Session, now: Now) -> None:
-        """The conversation did not come back in time. Asked more often than needed, since a laptop's clock may have
-        slept."""
+        """The conversation did not come back in time for these."""
         if session.running:
             return
-        if session.ended_at is not None and now.ms - session.ended_at >= self._core.settings.keep_ms:
-            for message in list(session.box):
+        for message in list(session.box):
+            if now.ms >= self._kept_until(session, message):
                 self.finish(message, "expire", now, by=None, rule="offline.keep")
-        else:
-            self._schedule_expiry(session, now)
+        self.keep_for_later(session, now)
 
-    def _schedule_expiry(self, session: Session, now: Now) -> None:
-        left = (session.ended_at or now.ms) + self._core.settings.keep_ms - now.ms
-        self._core.agenda.schedule(("keep", session.id), now.mono + min(max(left / 1000, 0.0), 3600.0))
+    def _kept_until(self, session: Session, message: Message) -> int:
+        """Counted from when nobody was there to take it."""
+        return max(session.ended_at or 0, message.row.sent_at) + self._core.settings.keep_ms
 
 
-def own_box(wire: Wire) -> Session:
-    """The box that this link may empty: its session's."""
-    if wire.session is None:
-        raise Refusal("not_permitted", "Only a session's own link can take its mail.", "Attach first.")
-    return wire.session
+def attach_first() -> Refusal:
+    """The link came through a session's private socket and has not shown its token."""
+    return Refusal("not_permitted", "Only a session's own link can do that, and this is none yet.", "Attach first.")

@@ -15,19 +15,24 @@ from msgspec import UNSET
 from xsessiond.core import limits
 from xsessiond.core.callers import find_ancestor, find_caller, may_use_token
 from xsessiond.core.delivery import Delivery
-from xsessiond.core.effects import CloseDoor, OpenDoor, ProcessId, UnwatchProcess, WatchProcess
+from xsessiond.core.effects import OpenDoor, ProcessId
 from xsessiond.core.errors import Refusal
 from xsessiond.core.ids import session_id_from
+from xsessiond.core.liveness import Liveness
 from xsessiond.core.names import check_name, derive_name, fold_name
-from xsessiond.core.records import DropPins
 from xsessiond.core.roster import NameTaken, Session
 from xsessiond.core.shapes import shape_session
 from xsessiond.core.state import Caller, Core, Wire
 from xsessiond.core.times import Now
-from xsessiond.core.wire import Attach, End, Register, RegisterParams, Rename, Update, encode_call, encode_notification
-
-KNOWN_ENDED = 512
-"""Sessions that ended, have no mail and may still be told apart from unknown ones."""
+from xsessiond.core.wire import (
+    Attach,
+    End,
+    Register,
+    RegisterParams,
+    Rename,
+    Update,
+    encode,
+)
 
 
 def hash_token(token: str) -> bytes:
@@ -38,10 +43,10 @@ def hash_token(token: str) -> bytes:
 class Introductions:
     """The part of the broker that knows how the roster changes."""
 
-    __slots__ = ("_core", "_delivery")
+    __slots__ = ("_core", "_delivery", "_liveness")
 
-    def __init__(self, core: Core, delivery: Delivery) -> None:
-        self._core, self._delivery = core, delivery
+    def __init__(self, core: Core, delivery: Delivery, liveness: Liveness) -> None:
+        self._core, self._delivery, self._liveness = core, delivery, liveness
 
     # -- coming ------------------------------------------------------------------------------
 
@@ -50,33 +55,31 @@ class Introductions:
         process."""
         params = request.params
         process = find_ancestor(wire.peer, params.pid)
-        session = self._known_by_token(wire, params) if params.resume is not None else None
-        if session is not None:
-            self._come_back(session, now)
-            self._answer_registered(wire, request, session, token=None, resumed=True, notice=None)
-            return
-        known = self._known_otherwise(params, process)
+        _check_conversation(params.harness_session_id)
+        known = self._known_by_token(wire, params) if params.resume is not None else None
         if known is not None and known.running:
+            self._come_back(known, now)
+            self._answer_registered(wire, request, known, token=None, resumed=True, notice=None)
+            return
+        known = known or self._known_otherwise(params, process)
+        runs = known is not None and known.running
+        if known is not None and runs:
             session, notice = known, None
-            self._describe(session, params)
-            self._core.roster.identify(session, params.harness, params.harness_session_id or session.harness_session_id)
-            self._core.roster.place(session, process)
+            self._liveness.unwatch(session)
         else:
             session, notice = self._name(known, params, now)
-            self._describe(session, params)
-            session.harness, session.harness_session_id, session.process = (
-                params.harness,
-                params.harness_session_id,
-                process,
-            )
+        self._describe(session, params)
+        talk = params.harness_session_id or session.harness_session_id
+        self._core.roster.identify(session, params.harness[: limits.MAX_HARNESS], talk)
+        if runs:
+            self._core.roster.place(session, process)
+        else:
+            session.process = process
             self._core.roster.add(session)
-        session.refresh()
+        self._liveness.watch(session)
         token = self._core.entropy(32).hex()
         session.token_hash, session.bound = hash_token(token), None
         session.last_seen_at, session.seen = now.ms, now.mono
-        session.watched = process is not None
-        if process is not None:
-            self._core.out.append(WatchProcess(process))
         self._core.out.append(OpenDoor(session.id, session.ref))
         self._core.agenda.cancel(("keep", session.id))
         self._core.agenda.schedule(("grace", session.id), now.mono + limits.GRACE_S)
@@ -90,12 +93,12 @@ class Introductions:
         self._answer_registered(wire, request, session, token=token, resumed=known is not None, notice=notice)
 
     def _known_by_token(self, wire: Wire, params: RegisterParams) -> Session | None:
-        """The session that the client proves to be; None if it is not known any more or has ended. Raises Refusal:
-        bad_token."""
+        """The session that the client proves to be: one that runs, or one that was lost and may come back. None if it
+        is not known any more or its conversation is over. Raises Refusal: bad_token."""
         resume = params.resume
         assert resume is not None
         session = self._core.roster.known.get(resume.id)
-        if session is None or not session.running:
+        if session is None or not session.token_hash:
             return None
         self._check_token(session, resume.token, wire)
         return session
@@ -126,7 +129,7 @@ class Introductions:
                 return session
         if process is None:
             return None
-        for session in roster.at_process(process):
+        for session in sorted(roster.at_process(process), key=lambda session: session.id):
             same_name = params.name is None or params.name == session.name
             same_talk = params.harness_session_id in (None, session.harness_session_id)
             if (
@@ -173,7 +176,7 @@ class Introductions:
 
     def _describe(self, session: Session, params: RegisterParams) -> None:
         session.label = None if params.label is None else params.label[: limits.MAX_LABEL]
-        session.cwd = params.cwd[: limits.MAX_PATH]
+        session.cwd = _shorten(params.cwd)
         session.perm_class = params.perm_class or "unknown"
         session.delivery, session.can_reply, session.modes = params.delivery, params.can_reply, params.modes
         session.state = "unknown"
@@ -229,9 +232,11 @@ class Introductions:
         caller = find_caller(self._core, wire)
         params = request.params
         if params.of is not None:
-            if caller.is_session:
+            if caller.kind != "human":
                 raise Refusal(
-                    "not_permitted", "Only a human may rename another session.", "Rename yourself with a name alone."
+                    "not_permitted",
+                    "Only a person at a terminal may rename another session.",
+                    "Rename yourself with a name alone.",
                 )
             session = self._core.resolver.resolve(params.of, None, now).session
         elif caller.is_session:
@@ -273,29 +278,13 @@ class Introductions:
         if params.delivery is not UNSET:
             session.delivery = params.delivery
         if params.harness is not UNSET or params.harness_session_id is not UNSET:
-            harness = session.harness if params.harness is UNSET else params.harness[:64]
+            harness = session.harness if params.harness is UNSET else params.harness[: limits.MAX_HARNESS]
             talk = session.harness_session_id if params.harness_session_id is UNSET else params.harness_session_id
+            _check_conversation(talk)
             self._core.roster.identify(session, harness, talk)
         if session.to_row("", "") != before:
             self._core.save(session)
         self._core.answer(wire, request.id, {"session": shape_session(session, self._core.identity.machine)})
-
-    def wonder(self, session: Session, now: Now) -> None:
-        """Asks a session that was silent for a while whether it still answers; what follows comes by itself."""
-        if (
-            not session.links
-            or now.mono - session.seen < limits.PING_AFTER_S
-            or ("pong", session.id) in self._core.agenda
-        ):
-            return
-        self._core.agenda.schedule(("pong", session.id), now.mono + limits.PONG_WITHIN_S)
-        for link in session.links:
-            self._core.send(link, encode_call(f"ping-{session.ref}", "ping", {}))
-
-    def missed(self, session: Session) -> None:
-        """It did not answer in time."""
-        session.unresponsive = True
-        self._core.log("warning", "session does not answer", session=session.id)
 
     # -- going ------------------------------------------------------------------------------
 
@@ -304,68 +293,23 @@ class Introductions:
         if wire.session is None:
             raise Refusal("not_permitted", "Only a session's own link can end it.", "Attach first.")
         self._core.answer(wire, request.id, {})
-        self.end_session(wire.session, "ended", now)
+        self._liveness.end(wire.session, "ended", now)
 
-    def lose_link(self, wire: Wire, now: Now) -> None:
-        """A link is gone. What it had leased waits again."""
-        session = wire.session
-        if session is None:
-            return
-        session.links.discard(wire.link)
-        self._delivery.give_back(session, wire, now)
-        if session.running and not session.links:
-            session.last_seen_at = now.ms
-            self._core.agenda.cancel(("pong", session.id))
-            self._core.agenda.schedule(("grace", session.id), now.mono + limits.GRACE_S)
 
-    def grace_over(self, session: Session, now: Now) -> None:
-        """It did not come back: it is gone, unless its harness is verified alive."""
-        if session.links or not session.running:
-            return
-        if session.watched:
-            session.unresponsive = True
-            return
-        self.end_session(session, "lost", now)
+def _check_conversation(harness_session_id: str | None) -> None:
+    if harness_session_id is not None and not 0 < len(harness_session_id) <= limits.MAX_KEY:
+        raise Refusal(
+            "usage",
+            f"A conversation's own id has 1 to {limits.MAX_KEY} characters; this one has {len(harness_session_id)}.",
+            "Leave harness_session_id out.",
+        )
 
-    def process_exited(self, process: ProcessId, now: Now) -> None:
-        """A harness died: its sessions are over, whatever their shims still say."""
-        for session in list(self._core.roster.at_process(process)):
-            session.watched = False
-            self.end_session(session, "exited", now)
 
-    def end_session(self, session: Session, reason: str, now: Now) -> None:
-        """Takes a session off the roster. Its mail stays for its conversation."""
-        if not session.running:
-            return
-        for link in sorted(session.links):
-            wire = self._core.wires[link]
-            self._delivery.give_back(session, wire, now)
-            wire.session = wire.caller = None
-            self._core.send(link, encode_notification("bye", {"reason": "ended"}))
-            self._core.close(link)
-        session.links.clear()
-        session.last_seen_at = now.ms
-        process = session.process
-        self._core.roster.end(session, now.ms)
-        if process is not None and not self._core.roster.at_process(process):
-            self._core.out.append(UnwatchProcess(process))
-        session.watched = False
-        session.pins.clear()
-        for kind in ("grace", "pong"):
-            self._core.agenda.cancel((kind, session.id))
-        self._core.persist(DropPins(session.id))
-        self._core.save(session)
-        self._core.out.append(CloseDoor(session.id, session.ref))
-        self._core.log("info", "session ended", session=session.id, reason=reason)
-        self._delivery.keep_for_later(session, now)
-        self._forget_some()
-
-    def _forget_some(self) -> None:
-        """Bounds what is known of sessions that ended and have nothing waiting."""
-        idle = [session for session in self._core.roster.ended() if not len(session.box)]
-        for session in idle[: max(0, len(idle) - KNOWN_ENDED)]:
-            self._core.roster.forget(session)
-            self._core.receipts.pop(session.id, None)
+def _shorten(folder: str) -> str:
+    """What every message from there repeats must leave room for the message."""
+    while len(encode(folder)) > limits.MAX_PATH:
+        folder = folder[: len(folder) * 3 // 4]
+    return folder
 
 
 def _pid(process: ProcessId | None) -> int | None:

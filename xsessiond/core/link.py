@@ -2,7 +2,7 @@
 
     HELLO     nothing was agreed; `hello`, `status` and `stop` only
     READY     every method of its kind of socket
-    DRAINING  the broker stops; what comes is refused
+    DRAINING  the broker stops; only what settles mail that was given out is taken, the rest is refused
     CLOSED    nothing comes any more
 
 Laws: a line that is no frame of the protocol before the handshake closes the link without an answer; afterwards with
@@ -15,7 +15,19 @@ from enum import Enum
 
 from xsessiond.core.jsonrpc import INVALID_REQUEST, REFUSED, EndlessLine, LineSplitter, Oversize
 from xsessiond.core.limits import MAX_FRAME, MAX_SKIP
-from xsessiond.core.wire import Answer, AnyRequest, BadFrame, Hello, Status, Stop, decode_frame
+from xsessiond.core.wire import (
+    Ack,
+    Answer,
+    AnyRequest,
+    BadFrame,
+    End,
+    Handed,
+    Hello,
+    Release,
+    Status,
+    Stop,
+    decode_frame,
+)
 
 
 class LinkState(Enum):
@@ -87,6 +99,8 @@ class Link:
 
     def allows(self, frame: AnyRequest) -> bool:
         """Whether this request may come now."""
+        if self.state is LinkState.DRAINING:
+            return isinstance(frame, Hello | Status | Stop | Ack | Handed | Release | End)
         return self.state is LinkState.READY or isinstance(frame, Hello | Status | Stop)
 
 

@@ -43,6 +43,12 @@ TRANSITIONS = {
 """state, event → state. A missing pair cannot happen; asking for it is our own bug."""
 
 
+def settled(state: str) -> str:
+    """The state of a message that memory does not know any more, from what the store says. The store may lag behind an
+    acknowledgement, which is the way out that is not waited for."""
+    return "delivered" if state in WAITING else state
+
+
 class Message(Struct, eq=False):
     """A message on its way; made by `message_of`. row: as it was stored; what changes since stands here. origin: its
     `from`, encoded. lease: the link that has it, or None. id, seq, size and target are the row's."""
@@ -103,6 +109,12 @@ class Box:
             leased[message.id] = message
             taken.append(message)
         return taken
+
+    def lease_one(self, message: Message, link: int) -> None:
+        """Takes this one for a link, out of turn."""
+        self.waiting.remove(message)
+        message.lease = link
+        self.leased[message.id] = message
 
     def remove(self, message: Message) -> None:
         """It is out of the box for good, wherever it was."""

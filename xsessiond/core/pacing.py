@@ -94,9 +94,12 @@ class Pace:
                 del recent[key]
         recent[target_id, digest] = (mono + settings.duplicate_window, message_id)
 
-    def forget_sent(self, target_id: str, digest: bytes) -> None:
-        """The message was not stored after all: its retry is no repeat."""
+    def give_back(self, target_id: str, digest: bytes) -> None:
+        """The message was not stored after all: it cost nothing, and its retry is no repeat."""
         self._recent.pop((target_id, digest), None)
+        for bucket in (self._total, self._targets.get(target_id)):
+            if bucket is not None:
+                bucket.level += 1.0  # never above its burst: the next `fill` sees to that
 
     def _drop_full(self, settings: PaceSettings, mono: float) -> None:
         """Forgets targets whose bucket is full again: a new one starts full too."""

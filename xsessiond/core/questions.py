@@ -6,21 +6,23 @@ how anything comes about.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+from msgspec import Raw
 
 from xsessiond.core import limits
 from xsessiond.core.callers import find_caller
 from xsessiond.core.effects import FindMessage, FindSent, Found, ReadLog, SendFrame
 from xsessiond.core.errors import Refusal
 from xsessiond.core.ids import is_message_id
-from xsessiond.core.introductions import Introductions
-from xsessiond.core.mailbox import Message
+from xsessiond.core.liveness import Liveness
+from xsessiond.core.mailbox import WAITING, Message, settled
 from xsessiond.core.records import EventRow, MessageRow
 from xsessiond.core.roster import Session
 from xsessiond.core.shapes import SessionShape, shape_entry, shape_history, shape_session, shape_step
 from xsessiond.core.state import Caller, Core, Wire
 from xsessiond.core.times import Now, format_time, parse_time
-from xsessiond.core.wire import Check, Inbox, ListSessions, Log, RequestId, Status, Whoami, encode_result
+from xsessiond.core.wire import Check, Inbox, ListSessions, Log, RequestId, Status, Whoami, encode, encode_result
 
 LOG_MOST = 10_000
 WONDER_MOST = 256
@@ -30,10 +32,10 @@ WONDER_MOST = 256
 class Questions:
     """The part of the broker that answers and changes nothing."""
 
-    __slots__ = ("_core", "_introductions")
+    __slots__ = ("_core", "_liveness")
 
-    def __init__(self, core: Core, introductions: Introductions) -> None:
-        self._core, self._introductions = core, introductions
+    def __init__(self, core: Core, liveness: Liveness) -> None:
+        self._core, self._liveness = core, liveness
 
     def _shape(self, session: Session) -> SessionShape:
         return shape_session(session, self._core.identity.machine)
@@ -41,22 +43,25 @@ class Questions:
     def list_sessions(self, wire: Wire, request: ListSessions, now: Now) -> None:
         """The roster; with `all` also the conversations that ended and may be resumed."""
         caller = find_caller(self._core, wire)
-        sessions = [self._shape(session) for session in self._core.roster.running()]
+        sessions = list(self._core.roster.running())
         if request.params.all:
-            ended = [
+            sessions += [
                 session
                 for session in self._core.roster.ended()
                 if session.harness_session_id is not None or len(session.box)
             ]
-            sessions += [self._shape(session) for session in ended]
+        shown = _as_fits(self._shape(session) for session in sessions)
+        left_out = len(sessions) - len(shown)
+        source = self._core.identity.machine
+        incomplete = [{"source": source, "reason": f"{left_out} more sessions did not fit."}] if left_out else []
         own = self._shape(caller.session) if caller.is_session else None
-        self._core.answer(wire, request.id, {"self": own, "sessions": sessions, "incomplete": []})
+        self._core.answer(wire, request.id, {"self": own, "sessions": shown, "incomplete": incomplete})
         asked = 0
         for session in self._core.roster.running():
             if asked >= WONDER_MOST:
                 break
             if now.mono - session.seen >= limits.PING_AFTER_S:
-                self._introductions.wonder(session, now)
+                self._liveness.wonder(session, now)
                 asked += 1
 
     def whoami(self, wire: Wire, request: Whoami, now: Now) -> None:
@@ -107,7 +112,7 @@ class Questions:
         if message_id is None:
 
             def list_them(wire: Wire, found: Found, now: Now) -> None:
-                self._core.answer(wire, request.id, {"messages": [self._brief(row) for row in _rows(found)]})
+                self._core.answer(wire, request.id, {"messages": _as_fits(self._brief(row) for row in _rows(found))})
 
             self._core.ask(wire, request.id, FindSent(caller.session.id, limits.RECENT_SENDS), list_them)
             return
@@ -117,7 +122,15 @@ class Questions:
         def tell(wire: Wire, found: Found, now: Now) -> None:
             self._tell(wire, request.id, caller, message_id, found)
 
-        self._core.ask(wire, request.id, FindMessage(message_id), tell)
+        def tell_or_ask_again(wire: Wire, found: Found, now: Now) -> None:
+            row = found[0] if isinstance(found, tuple) else None
+            if isinstance(row, MessageRow) and row.state in WAITING and message_id not in self._core.messages:
+                # It got further while the store was asked.
+                self._core.ask(wire, request.id, FindMessage(message_id), tell)
+            else:
+                tell(wire, found, now)
+
+        self._core.ask(wire, request.id, FindMessage(message_id), tell_or_ask_again)
 
     def _tell(self, wire: Wire, request_id: RequestId, caller: Caller, message_id: str, found: Found) -> None:
         if not isinstance(found, tuple):
@@ -133,7 +146,7 @@ class Questions:
         live = self._core.messages.get(row.id)
         return {
             "id": row.id,
-            "state": live.state if live is not None else row.state,
+            "state": live.state if live is not None else settled(row.state),
             "target_state": target.shown_state if target is not None else "offline",
             "to": {
                 "id": row.target_id,
@@ -167,7 +180,8 @@ class Questions:
         try:
             since = None if params.since is None else parse_time(params.since)
         except ValueError:
-            raise Refusal("usage", f"{params.since!r} is no time.", "Write it as 2026-01-31T12:00:00Z.") from None
+            text = f"{(params.since or '')[:40]!r} is no time that can be read."
+            raise Refusal("usage", text, "Write it as 2026-01-31T12:00:00Z.") from None
 
         def then(wire: Wire, found: Found, now: Now) -> None:
             own = caller.session.id if caller.is_session else None
@@ -206,6 +220,19 @@ class Questions:
         }
         if isinstance(request.id, int | str):
             core.out.append(SendFrame(wire.link, encode_result(request.id, answer), urgent=True))
+
+
+def _as_fits(shapes: Iterable[object]) -> list[Raw]:
+    """As many of them, encoded, as one frame holds."""
+    fitting: list[Raw] = []
+    size = 0
+    for shape in shapes:
+        data = encode(shape)
+        size += len(data) + 1
+        if size > limits.MAX_FRAME - 8192:
+            break
+        fitting.append(Raw(data))
+    return fitting
 
 
 def _rows(found: Found) -> list[MessageRow]:

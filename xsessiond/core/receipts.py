@@ -1,7 +1,8 @@
 """What a sender is told later, by itself: one sentence a message, for the states that it must not miss.
 
 Laws: a receipt is no message: it cannot be replied to and causes none; it waits for the sender's next step and wakes
-nobody; at most `MOST` wait, the oldest go first. Refuses to know: how a client shows it.
+nobody; at most `MOST` wait, the oldest go first; no two of a sender have the same time, which tells them apart.
+Refuses to know: how a client shows it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from xsessiond.core.mailbox import Message
 from xsessiond.core.records import DropReceipts, PutReceipt
 from xsessiond.core.roster import Session
-from xsessiond.core.state import Core, Wire
+from xsessiond.core.state import Core, Receipt, Wire
 from xsessiond.core.times import Now, format_time
 
 MOST = 100
@@ -35,33 +36,45 @@ class Receipts:
         self._core = core
 
     def add(self, message: Message, state: str, now: Now) -> None:
-        """Something happened to a message that its sender must hear."""
-        sender_id = message.row.sender_id
-        if sender_id is None or sender_id == self._core.script.id:
+        """Something happened to a message that its sender must hear. A sender that nothing is known of any more hears
+        nothing, and so does a script: it has gone."""
+        sender_id = message.row.sender_id or ""
+        sender = self._core.owner_of(sender_id)
+        if sender is None or sender is self._core.script:
             return
         text = SENTENCES[state].format(id=message.id, to=message.row.target_name)
-        self._core.persist(PutReceipt(sender_id, message.id, state, now.ms, text))
-        self.restore(sender_id, message.id, state, now.ms, text)
+        waiting = self._core.receipts.get(sender_id)
+        at = max(now.ms, waiting[-1].at + 1) if waiting else now.ms
+        self._core.persist(PutReceipt(sender_id, message.id, state, at, text))
+        self.restore(sender_id, message.id, state, at, text)
 
     def restore(self, session_id: str, message_id: str, state: str, at: int, text: str) -> None:
         """A receipt that was stored before."""
         waiting = self._core.receipts.setdefault(session_id, [])
-        waiting.append({"id": message_id, "state": state, "at": format_time(at), "text": text})
+        waiting.append(Receipt(at, {"id": message_id, "state": state, "at": format_time(at), "text": text}))
         del waiting[:-MOST]
 
-    def show(self, wire: Wire, session: Session) -> list[dict[str, object]]:
-        """All that wait for this session. They are told once the link goes on to its next step (`confirm`)."""
-        waiting = self._core.receipts.get(session.id, [])
-        wire.receipts = len(waiting)
-        return waiting
-
-    def confirm(self, wire: Wire, session: Session, now: Now) -> None:
-        """What this link was shown has reached the session."""
-        if not wire.receipts:
-            return
-        waiting = self._core.receipts.get(session.id, [])
-        del waiting[: wire.receipts]
-        wire.receipts = 0
+    def show(self, wire: Wire, owner: Session) -> list[dict[str, object]]:
+        """All that wait for this session or human. They are told once the link goes on to its next step
+        (`confirm`)."""
+        waiting = self._core.receipts.get(owner.id)
         if not waiting:
-            self._core.receipts.pop(session.id, None)
-        self._core.persist(DropReceipts(session.id, now.ms))
+            return []
+        wire.told = owner, waiting[-1].at
+        return [receipt.shape for receipt in waiting]
+
+    def confirm(self, wire: Wire, now: Now) -> None:
+        """What this link was shown has reached its reader."""
+        if wire.told is None:
+            return
+        owner, upto = wire.told
+        wire.told = None
+        waiting = self._core.receipts.get(owner.id, [])
+        left = [receipt for receipt in waiting if receipt.at > upto]
+        if len(left) == len(waiting):
+            return  # another link was quicker
+        if left:
+            self._core.receipts[owner.id] = left
+        else:
+            del self._core.receipts[owner.id]
+        self._core.persist(DropReceipts(owner.id, upto))

@@ -240,6 +240,7 @@ class Roster:
         self._release(session)
         self.place(session, None)
         self._ended[session.id] = session
+        self._pass_on(session)
 
     def ended(self) -> Iterator[Session]:
         """The sessions that are known and do not run, in the order they ended."""
@@ -254,10 +255,7 @@ class Roster:
             same.discard(session.id)
             if not same:
                 del self._by_digits[digits]
-        if session.harness_session_id is not None:
-            key = session.harness, session.harness_session_id
-            if self._by_conversation.get(key) is session:
-                del self._by_conversation[key]
+        self._give_up_conversation(session)
 
     def rename(self, session: Session, name: str) -> None:
         """A new name; it must be free (`check_free`)."""
@@ -280,10 +278,7 @@ class Roster:
 
     def identify(self, session: Session, harness: str, harness_session_id: str | None) -> None:
         """The harness says which program it is and which of its conversations the session is."""
-        if session.harness_session_id is not None:
-            old = session.harness, session.harness_session_id
-            if self._by_conversation.get(old) is session:
-                del self._by_conversation[old]
+        self._give_up_conversation(session)
         session.harness, session.harness_session_id = harness, harness_session_id
         self._know(session)
         session.refresh()
@@ -296,6 +291,25 @@ class Roster:
             holder = self._by_conversation.get(key)
             if holder is None or not holder.running:  # a conversation open twice: the first to run keeps it
                 self._by_conversation[key] = session
+
+    def _give_up_conversation(self, session: Session) -> None:
+        if session.harness_session_id is not None:
+            key = session.harness, session.harness_session_id
+            if self._by_conversation.get(key) is session:
+                del self._by_conversation[key]
+                self._pass_on(session)
+
+    def _pass_on(self, session: Session) -> None:
+        """Another running session of the same conversation, if there is one, is the one to find from now on."""
+        if session.harness_session_id is None:
+            return
+        key = session.harness, session.harness_session_id
+        if self._by_conversation.get(key, session) is not session:
+            return
+        for other in self._by_name.values():
+            if other is not session and (other.harness, other.harness_session_id) == key:
+                self._by_conversation[key] = other
+                return
 
     def _claim(self, session: Session) -> None:
         self._by_name[session.folded] = session

@@ -6,27 +6,28 @@ true when it leaves. Refuses to know: how the receiver gets it.
 
 from __future__ import annotations
 
-from hashlib import sha256
+from math import ceil
 
-from msgspec import Struct
+from msgspec import UNSET
 
 from xsessiond.core import limits
 from xsessiond.core.callers import find_caller
 from xsessiond.core.delivery import Delivery
-from xsessiond.core.effects import FindKey, FindMessage, Found, Prune
+from xsessiond.core.draft import Draft, draft_of
+from xsessiond.core.effects import FindMessage, Found, Prune
 from xsessiond.core.errors import Refusal
-from xsessiond.core.introductions import Introductions
-from xsessiond.core.mailbox import Message, message_of
+from xsessiond.core.ids import ID_BYTES, message_id_from
+from xsessiond.core.liveness import Liveness
+from xsessiond.core.mailbox import FINAL, Message, message_of
 from xsessiond.core.records import MarkMessage, MessageRow, PutMessage, PutPin
+from xsessiond.core.repeats import Repeats
 from xsessiond.core.roster import Session
-from xsessiond.core.shapes import SendShape, shape_delivery, shape_entry
-from xsessiond.core.state import Caller, Core, Wait, Wire
-from xsessiond.core.text import check_body
+from xsessiond.core.shapes import SendShape, shape_entry
+from xsessiond.core.state import Core, Wire
 from xsessiond.core.times import Now
-from xsessiond.core.wire import Cancel, RequestId, Send, SendParams, encode, encode_notification
+from xsessiond.core.waits import Waits
+from xsessiond.core.wire import Send, encode_notification
 
-MAX_WAIT_S = 120.0
-"""Longest wait for a reply; shims ask for less than their harness's own timeout."""
 DAY_MS = 24 * 3600 * 1000
 RULE = "default: accept"
 """Which rule admitted a message."""
@@ -35,125 +36,35 @@ NOTICES = {
     "pull": "It reads its mail when it next uses one of its xsession tools.",
     "turn": "It reads its mail at its next turn.",
     "none": "It has no way to read mail now.",
+    "human": "A person reads it with xsessionctl inbox.",
 }
 """What a sender should know of a receiver that cannot be woken."""
-
-
-class Draft(Struct):
-    """A message on its way through the checks. answers: id of the message that it replies to; thread, back_to: of that
-    message."""
-
-    link: int
-    request_id: RequestId
-    caller: Caller
-    params: SendParams
-    body: str
-    size: int
-    digest: bytes
-    pin: str | None = None
-    notice: str | None = None
-    thread: str | None = None
-    original: MessageRow | Message | None = None
 
 
 class Sending:
     """The part of the broker that accepts messages."""
 
-    __slots__ = ("_core", "_delivery", "_introductions", "_keys")
+    __slots__ = ("_core", "_delivery", "_liveness", "_repeats", "_waits")
 
-    def __init__(self, core: Core, delivery: Delivery, introductions: Introductions) -> None:
-        self._core, self._delivery, self._introductions = core, delivery, introductions
-        self._keys: dict[tuple[str, str], Message] = {}
+    def __init__(self, core: Core, delivery: Delivery, liveness: Liveness, waits: Waits) -> None:
+        self._core, self._delivery, self._liveness, self._waits = core, delivery, liveness, waits
+        self._repeats = Repeats(core)
 
     # -- checks ------------------------------------------------------------------------------
 
     def send(self, wire: Wire, request: Send, now: Now) -> None:
         """A request to send. Raises Refusal, or goes on at once or when the store has answered."""
-        params = request.params
-        body = check_body(params.message)
-        data = body.encode()
-        size = len(data)
-        if size > limits.MAX_BODY or (size > limits.MAX_BODY // 6 and len(encode(body)) > limits.MAX_BODY):
-            raise Refusal(
-                "too_large",
-                f"The message has {size} bytes, as JSON {len(encode(body))}; the limit is {limits.MAX_BODY}.",
-                "Put it in a file and send its path.",
-                detail={"bytes": size, "limit": limits.MAX_BODY},
-            )
-        if params.summary is not None and len(params.summary) > limits.MAX_LABEL:
-            raise Refusal("too_large", f"The summary has more than {limits.MAX_LABEL} characters.", "Shorten it.")
-        if params.key is not None or params.notify_when_idle or params.when_offline != "refuse":
-            self._check_promises(params)
-        draft = Draft(wire.link, request.id, find_caller(self._core, wire), params, body, size, sha256(data).digest())
-        if params.key is not None:
-            self._look_for_key(wire, draft, params.key, now)
-        elif params.reply_to is not None:
-            self._look_for_original(wire, draft, params.reply_to, now)
+        draft = draft_of(wire.link, request, find_caller(self._core, wire))
+        if draft.params.key is not None:
+            self._repeats.look_for_key(wire, draft, self._find_target, now)
         else:
-            self._address(wire, draft, now)
+            self._find_target(wire, draft, now)
 
-    def _check_promises(self, params: SendParams) -> None:
-        """What this broker cannot do is refused, never left out in silence."""
-        if params.when_offline == "resume":
-            raise Refusal(
-                "unsupported_mode",
-                "No harness is set up to be resumed.",
-                "Use when_offline = queue, or start the session.",
-            )
-        if params.notify_when_idle:
-            raise Refusal(
-                "unsupported_mode",
-                "Notices when a session becomes idle are not available.",
-                "Send without notify_when_idle.",
-            )
-        if params.key is not None and not 0 < len(params.key) <= limits.MAX_KEY:
-            raise Refusal("usage", f"A key has 1 to {limits.MAX_KEY} characters.", "Use a shorter one, such as a UUID.")
-
-    def _look_for_key(self, wire: Wire, draft: Draft, key: str, now: Now) -> None:
-        sender = draft.caller.session.id
-        known = self._keys.get((sender, key))
-        if known is not None and known.id in self._core.messages:
-            self._repeat(wire, draft, known.id, known.state, known.row.sha256, known.target, known.row.target_name)
-            return
-
-        def then(wire: Wire, found: Found, now: Now) -> None:
-            assert found is None or isinstance(found, MessageRow)
-            self._with_key(wire, draft, key, found, now)
-
-        self._core.ask(wire, draft.request_id, FindKey(sender, key), then)
-
-    def _with_key(self, wire: Wire, draft: Draft, key: str, found: MessageRow | None, now: Now) -> None:
-        known = self._keys.get((draft.caller.session.id, key))
-        if known is not None and known.id in self._core.messages:
-            self._repeat(wire, draft, known.id, known.state, known.row.sha256, known.target, known.row.target_name)
-        elif found is not None:
-            self._repeat(wire, draft, found.id, found.state, found.sha256, found.target_id, found.target_name)
-        elif draft.params.reply_to is not None:
+    def _find_target(self, wire: Wire, draft: Draft, now: Now) -> None:
+        if draft.params.reply_to is not None:
             self._look_for_original(wire, draft, draft.params.reply_to, now)
         else:
             self._address(wire, draft, now)
-
-    def _repeat(
-        self, wire: Wire, draft: Draft, message_id: str, state: str, digest: bytes, target_id: str, target_name: str
-    ) -> None:
-        """The same key again: the same message, or another one under a used key."""
-        if digest != draft.digest:
-            raise Refusal(
-                "key_reused",
-                f"The key was used for another text, in {message_id}. Nothing was sent.",
-                "Use a new key for a new text.",
-                detail={"id": message_id},
-            )
-        owner = self._core.owner_of(target_id)
-        to: dict[str, object] = {
-            "id": target_id,
-            "ref": owner.ref if owner else None,
-            "name": owner.name if owner else target_name,
-        }
-        shape = SendShape(
-            message_id, state, to, RULE, None, draft.size, digest.hex(), notice="Sent before under this key; not again."
-        )
-        self._core.answer(wire, draft.request_id, shape)
 
     def _look_for_original(self, wire: Wire, draft: Draft, message_id: str, now: Now) -> None:
         known = self._core.messages.get(message_id)
@@ -168,13 +79,11 @@ class Sending:
 
     def _reply(self, wire: Wire, draft: Draft, original: MessageRow | Message | None, now: Now) -> None:
         """A reply goes to the session that sent the original, whatever names do meanwhile."""
-        answered = draft.params.reply_to
-        receiver = draft.caller.session.id
         row = original.row if isinstance(original, Message) else original
-        if original is None or row is None or row.target_id != receiver:
+        if original is None or row is None or row.target_id != draft.caller.session.id or row.state in FINAL:
             raise Refusal(
                 "not_found",
-                f"You got no message {answered}.",
+                f"You got no message {(draft.params.reply_to or '')[:80]}. Nothing was sent.",
                 "Reply to the id that stands in the message, or send without reply_to.",
             )
         sender = row.sender_id or row.sender_kind
@@ -231,6 +140,8 @@ class Sending:
         """The last checks, cheapest first; then it is accepted."""
         sender, settings = draft.caller.session, self._core.settings.pacing
         params = draft.params
+        if not sender.running:  # meanwhile, while the store was asked
+            raise Refusal("not_running", "Your own session ended. Nothing was sent.", "Register anew.")
         if target is sender:
             raise Refusal(
                 "self_target", "That is this session itself. Nothing was sent.", "List the sessions to find another."
@@ -243,15 +154,8 @@ class Sending:
             )
         repeat = sender.pace.find_repeat(target.id, draft.digest, now.mono) if settings.duplicate_window else None
         if repeat is not None:
-            known = self._core.messages.get(repeat)
-            state = known.state if known is not None else "delivered or decided"
-            raise Refusal(
-                "duplicate",
-                f"You sent this text to {target.name} a moment ago, as {repeat}; it is {state}. "
-                "Nothing was sent again.",
-                "It is not lost: do not repeat it.",
-                detail={"id": repeat, "state": state},
-            )
+            self._repeats.refuse_duplicate(wire, draft, target, repeat)
+            return
         box = target.box
         if len(box) >= settings.queue_per_session or box.size + draft.size > limits.QUEUE_BYTES_PER_SESSION:
             raise Refusal(
@@ -267,8 +171,8 @@ class Sending:
             raise Refusal(
                 "rate_limited",
                 f"You sent too many messages {whom}. Nothing was sent.",
-                f"Wait {seconds:.0f} s, and say more in one message.",
-                retry_after_s=round(seconds, 1),
+                f"Wait {ceil(seconds)} s, and say more in one message.",
+                retry_after_s=ceil(seconds * 10) / 10,  # never too short
             )
         self._accept(wire, draft, target, now)
 
@@ -278,7 +182,7 @@ class Sending:
         core, params, sender = self._core, draft.params, draft.caller.session
         seq = core.next_seq
         core.next_seq = seq + 1
-        message_id = "m-" + core.entropy(16).hex()
+        message_id = message_id_from(core.entropy(ID_BYTES))
         pair_seq = sender.pair_seqs[target.id] = sender.pair_seqs.get(target.id, 0) + 1
         own = draft.caller.is_session
         harness, cwd = (sender.harness, sender.cwd) if own else (None, None)
@@ -295,21 +199,23 @@ class Sending:
             sender.pins[draft.pin] = target.id
             core.persist(PutPin(sender.id, draft.pin, target.id))
         if params.key is not None:
-            self._keys[sender.id, params.key] = message
+            self._repeats.note_key(row)
         target.box.put(message)
         core.messages[message_id] = message
         if draft.original is not None:
             self._mark_replied(draft.original, now)
-        notice = draft.notice or NOTICES.get(target.delivery)
+        notice = draft.notice or NOTICES.get(target.delivery if target.kind == "session" else target.kind)
         shape = SendShape(message_id, "queued", target.target, RULE, None, draft.size, draft.digest.hex(), None, notice)
-        if not (params.reply_to is not None and self._hand_to_waiter(message, target, now)):
-            self._delivery.offer(target, now)  # first, since its receiver is the one who is waiting
-        if params.wait_reply:
-            self._wait(draft, message_id, params.wait_reply, shape, now)
+        if not (params.reply_to is not None and self._waits.hand_reply(message, target, now)):
+            self._delivery.offer(target, now, added=1)  # first, since its receiver is the one who is waiting
+        if params.wait_reply and draft.request_id is not UNSET:
+            self._waits.begin(draft.link, draft.request_id, shape, params.wait_reply, now)
         else:
             core.answer(wire, draft.request_id, shape)
-        if now.mono - target.seen >= limits.PING_AFTER_S:
-            self._introductions.wonder(target, now)
+        if not target.running:
+            self._delivery.keep_for_later(target, now)
+        elif now.mono - target.seen >= limits.PING_AFTER_S:
+            self._liveness.wonder(target, now)
         if core.followers:
             self._tell_followers(row)
         if now.ms - core.pruned_at > DAY_MS:
@@ -319,12 +225,8 @@ class Sending:
     def _mark_replied(self, original: MessageRow | Message, now: Now) -> None:
         """A reply is evidence that the original was read, even if its acknowledgement was lost."""
         if isinstance(original, Message):
-            owner = self._core.owner_of(original.target)
-            assert owner is not None
             original.advance("ack")
-            owner.box.remove(original)
-            del self._core.messages[original.id]
-            self._core.agenda.cancel(("stalled", original.id))
+            self._delivery.take_out(original)
             self._core.persist(MarkMessage(original.seq, original.id, "delivered", now.ms))
             original.advance("reply")
         elif original.replied_at is not None:
@@ -337,67 +239,25 @@ class Sending:
                 frame = encode_notification("entry", shape_entry(row, with_text=True))
                 self._core.send(wire.link, frame)
 
-    def forget(self, op: PutMessage) -> None:
-        """The store did not take this message: it never was."""
-        message = self._core.messages.pop(op.row.id, None)
-        if message is None:
-            return
-        owner = self._core.owner_of(message.target)
-        if owner is not None:
-            owner.box.remove(message)
-        row = message.row
-        sender = self._core.owner_of(row.sender_id or "") or self._core.script
-        sender.pace.forget_sent(row.target_id, row.sha256)
+    def forget(self, row: MessageRow) -> None:
+        """The store did not take this message: it never was. What its sender used up for it is given back."""
+        message = self._core.messages.get(row.id)
+        if message is not None:
+            if message.lease is not None:  # what it was given was not sent either: it must ask again
+                self._core.close(message.lease, "the store did not take what it was given")
+            self._delivery.take_out(message)
+        self._waits.forget(row.id)
         if row.key is not None:
-            self._keys.pop((sender.id, row.key), None)
-        self._core.waits.pop(message.id, None)
-        for wire in self._core.wires.values():
-            if wire.session is owner:
-                wire.outstanding = type(wire.outstanding)(
-                    (n, other) for n, other in wire.outstanding if other is not message
-                )
-
-    # -- waiting for a reply ------------------------------------------------------------------------------
-
-    def _wait(self, draft: Draft, message_id: str, seconds: float, shape: SendShape, now: Now) -> None:
-        """The answer is held back until the reply comes, or the time is over."""
-        self._core.waits[message_id] = Wait(draft.link, draft.request_id, draft.caller.session, shape)
-        self._core.agenda.schedule(("wait", message_id), now.mono + min(max(seconds, 0.0), MAX_WAIT_S))
-
-    def _hand_to_waiter(self, message: Message, target: Session, now: Now) -> bool:
-        """The reply that a sender waits for: leased to its link, and in its answer."""
-        answered = message.row.reply_to or ""
-        wait = self._core.waits.get(answered)
-        if wait is None or wait.link not in self._core.wires or len(target.box.waiting) != 1:
-            return False  # behind other mail it comes as a message: order is kept
-        del self._core.waits[answered]
-        self._core.agenda.cancel(("wait", answered))
-        target.box.lease(wait.link, 1)
-        wait.shape.state = "replied"
-        wait.shape.notice = None
-        wait.shape.reply = {
-            "id": message.id,
-            "text": message.row.body,
-            "from_name": message.row.sender_name,
-            "message": shape_delivery(message, target, now.ms),
-        }
-        self._core.answer(self._core.wires[wait.link], wait.request_id, wait.shape)
-        return True
-
-    def wait_over(self, message_id: str) -> None:
-        """No reply in time, or nobody waits any more: the message goes on, its reply comes as a message."""
-        wait = self._core.waits.pop(message_id, None)
-        if wait is None or wait.link not in self._core.wires:
+            self._repeats.forget_key(row)
+        sender = self._core.owner_of(row.sender_id or "")
+        if sender is None:
             return
-        known = self._core.messages.get(message_id)
-        wait.shape.state = known.state if known is not None else "delivered"
-        wait.shape.notice = f"{wait.shape.state}, not replied yet; the reply comes as a message. Do not send again."
-        self._core.answer(self._core.wires[wait.link], wait.request_id, wait.shape)
+        sender.pace.give_back(row.target_id, row.sha256)
+        if sender.pair_seqs.get(row.target_id) == row.pair_seq:
+            sender.pair_seqs[row.target_id] -= 1
 
-    def cancel(self, wire: Wire, request: Cancel, now: Now) -> None:
-        """The client gives up a wait; the message is not touched."""
-        for message_id, wait in list(self._core.waits.items()):
-            if wait.link == wire.link and wait.request_id == request.params.id:
-                self._core.agenda.cancel(("wait", message_id))
-                self.wait_over(message_id)
-        self._core.answer(wire, request.id, {})
+    def forget_pin(self, op: PutPin) -> None:
+        """The message that pinned a name was not stored."""
+        sender = self._core.owner_of(op.sender_id)
+        if sender is not None and sender.pins.get(op.name) == op.target_id:
+            del sender.pins[op.name]

@@ -6,9 +6,9 @@ events. Randomness comes through `entropy` only. Refuses to know: what a request
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 
@@ -65,9 +65,9 @@ class Wire:
 
     door: id of the session whose private socket it came through, None on the rendezvous. session: whose link it is
     since `attach`.
-    pushed: number of the last push. outstanding: pushes not acknowledged, oldest first. receipts: how many it was
-    shown and has not gone on from.
-
+    pushed: number of the last push. outstanding: number and message of what was pushed and is still leased to it, by
+    id, oldest first. paused: what it gave back is not pushed again yet. borrowed: whose boxes it has leased from
+    besides its session's. told: whose receipts it was shown, and the time of the last; it has not gone on from there.
     """
 
     link: int
@@ -78,8 +78,10 @@ class Wire:
     caller: Caller | None = None
     push: bool = False
     pushed: int = 0
-    outstanding: deque[tuple[int, Message]] = field(default_factory=deque)
-    receipts: int = 0
+    outstanding: dict[str, tuple[int, Message]] = field(default_factory=dict)
+    paused: bool = False
+    borrowed: set[Session] = field(default_factory=set)
+    told: tuple[Session, int] | None = None
     following: bool = False
 
 
@@ -99,12 +101,18 @@ class Caller(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Wait:
-    """A sender that waits for the reply to its message."""
+    """A request of a link that waits for the reply to its message. shape: its answer."""
 
     link: int
     request_id: RequestId
-    sender: Session
     shape: SendShape
+
+
+class Receipt(NamedTuple):
+    """What waits to be told. at: its time in milliseconds. shape: as clients see it."""
+
+    at: int
+    shape: dict[str, object]
 
 
 Continuation = Callable[[Wire, Found, Now], None]
@@ -132,7 +140,7 @@ class Core:
         self.waits: dict[str, Wait] = {}
         self.human = Session(SessionId("human"), "", identity.user, kind="human")
         self.script = Session(SessionId("script"), "", "script", kind="script")
-        self.receipts: dict[str, list[dict[str, object]]] = {}
+        self.receipts: dict[str, list[Receipt]] = {}
         self.next_seq = 1
         self.boot_id = ""
         self.started_mono = 0.0
@@ -143,7 +151,7 @@ class Core:
         self.pruned_at = 0
         self.out: list[Effect] = []
         self._tickets = 0
-        self._asked: dict[int, Asked] = {}
+        self.asked: dict[int, Asked] = {}
 
     def persist(self, op: Op) -> None:
         """Store this before what follows is sent."""
@@ -184,24 +192,14 @@ class Core:
         """Asks the store for a request. `then` goes on with what was found, as part of a later event, if the link is
         still there; it may raise Refusal."""
         self._tickets += 1
-        self._asked[self._tickets] = Asked(wire.link, request_id, then)
+        self.asked[self._tickets] = Asked(wire.link, request_id, then)
         self.out.append(LookUp(self._tickets, question))
 
-    def told(self, ticket: int, found: Found, problem: str | None, now: Now) -> None:
-        """The store's answer to a question, or why there is none."""
-        asked = self._asked.pop(ticket)
-        wire = self.wires.get(asked.link)
-        if wire is None or self.stopping:
-            return
-        try:
-            if problem is not None:
-                raise Refusal("internal", f"The store could not be read: {problem}", "See xsessionctl status.")
-            asked.then(wire, found, now)
-        except Refusal as refusal:
-            self.refuse(wire, asked.request_id, refusal)
-
     def owner_of(self, session_id: str) -> Session | None:
-        """The session, or the human's box, that this id belongs to."""
+        """The session that this id belongs to, or the one that stands for the human or for scripts."""
+        known = self.roster.known.get(session_id)
+        if known is not None:
+            return known
         if session_id == self.human.id:
             return self.human
-        return self.roster.known.get(session_id)
+        return self.script if session_id == self.script.id else None

@@ -6,7 +6,7 @@ Nothing behind this module sees a raw dict. Refuses to know: links, sessions, wh
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -269,29 +269,8 @@ AnyRequest = (
     | Update | End | Log | Cancel | Status | Stop
 )  # fmt: skip
 
-METHODS = frozenset(
-    [
-        "hello",
-        "register",
-        "attach",
-        "list",
-        "whoami",
-        "send",
-        "check",
-        "inbox",
-        "take",
-        "ack",
-        "handed",
-        "release",
-        "rename",
-        "update",
-        "end",
-        "log",
-        "cancel",
-        "status",
-        "stop",
-    ]
-)
+METHODS = frozenset(str(kind.__struct_config__.tag) for kind in get_args(AnyRequest))
+"""Their names."""
 
 
 class Answer(Struct, frozen=True):
@@ -400,3 +379,17 @@ def encode_notification(method: str, params: object) -> bytes:
 def encode_call(request_id: str, method: str, params: object) -> bytes:
     """A request of the broker's own as one frame."""
     return encode(_Call("2.0", request_id, method, params)) + b"\n"
+
+
+class _Sent(Struct):
+    id: int | str | None = None
+    method: str | None = None
+
+
+_decode_sent = msgspec.json.Decoder(_Sent).decode
+
+
+def answered_request(frame: bytes) -> int | str | None:
+    """The id of the request that a frame of ours answers; None for one that we sent by ourselves."""
+    sent = _decode_sent(frame)
+    return sent.id if sent.method is None else None

@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Sequence
 
 import trio
-from msgspec import UNSET
 
 from xsessiond.core.broker import Broker
 from xsessiond.core.effects import (
@@ -20,9 +19,6 @@ from xsessiond.core.effects import (
     CloseLink,
     Effect,
     Event,
-    FindKey,
-    FindMessage,
-    FindSent,
     Found,
     FrameReceived,
     HealthChanged,
@@ -34,7 +30,6 @@ from xsessiond.core.effects import (
     ProcessExited,
     ProcessId,
     Prune,
-    Question,
     SendFrame,
     Stop,
     TimePassed,
@@ -45,9 +40,10 @@ from xsessiond.core.effects import (
 from xsessiond.core.errors import Refusal
 from xsessiond.core.jsonrpc import REFUSED
 from xsessiond.core.link import Frame
-from xsessiond.core.records import Op, PutMessage
+from xsessiond.core.records import Op
 from xsessiond.core.times import Now
-from xsessiond.core.wire import Answer, BadFrame, encode_error
+from xsessiond.core.wire import answered_request, encode_error
+from xsessiond.io.lookups import answer_question
 from xsessiond.io.peer import Peer
 from xsessiond.io.surroundings import Surroundings
 from xsessiond.store.contract import Store, StoreError
@@ -74,7 +70,7 @@ class Engine:
         self.peers: dict[int, Peer] = {}
         self._ops: list[Op] = []
         self._after: list[Effect] = []
-        self._groups: list[tuple[int, int, Event]] = []
+        self._groups: list[tuple[int, int]] = []
         self._owed: list[Op] = []
         self._later: deque[Event] = deque()
         self._acting = self._pressing = False
@@ -121,7 +117,7 @@ class Engine:
                     self._pressing = True
             else:
                 self._do_or_queue(effect)
-        self._groups.append((len(ops), len(after), event))
+        self._groups.append((len(ops), len(after)))
         self._acting = False
 
     def _do_or_queue(self, effect: Effect) -> None:
@@ -137,6 +133,10 @@ class Engine:
                 self._around.unwatch(effect.process)
             case WriteLog():
                 self._around.write_log(effect.level, effect.what, effect.facts)
+            case LookUp():
+                self._after.append(effect)
+                if self._ops:  # also those that nobody waits for: the answer must know of them
+                    self._pressing = True
             case _:
                 self._after.append(effect)
 
@@ -185,13 +185,13 @@ class Engine:
         """Nothing waits for a commit: the frames go. Operations that nobody waits for are stored with the next, or
         soon."""
         after, self._after = self._after, []
-        self._groups = [(len(self._ops), 0, TimePassed())] if self._ops else []
+        self._groups = [(len(self._ops), 0)] if self._ops else []
         if self._ops:
             self._rest.set()
         if after:
             self._do(after)
 
-    def _take(self) -> tuple[list[Op], list[Effect], list[tuple[int, int, Event]]]:
+    def _take(self) -> tuple[list[Op], list[Effect], list[tuple[int, int]]]:
         batch = self._ops, self._after, self._groups
         self._ops, self._after, self._groups = [], [], []
         self._pressing = False
@@ -251,7 +251,7 @@ class Engine:
         found: Found = None
         problem = None
         try:
-            found = await trio.to_thread.run_sync(_answer, self._store, effect.question)
+            found = await trio.to_thread.run_sync(answer_question, self._store, effect.question)
         except StoreError as error:
             problem = str(error)
         self.submit(LookedUp(effect.ticket, found, problem))
@@ -325,37 +325,50 @@ class Engine:
             self._nursery.start_soon(self._checkpoint)
 
     async def _commit_apart(
-        self, ops: list[Op], after: list[Effect], groups: list[tuple[int, int, Event]], problem: StoreError
+        self, ops: list[Op], after: list[Effect], groups: list[tuple[int, int]], problem: StoreError
     ) -> None:
         """A batch failed: each event's operations by themselves, so that one cannot fail the others."""
         self._around.write_log("error", "commit failed", {"problem": str(problem), "operations": len(ops)})
         self._healthy = False
+        cut: set[int] = set()
         ops_from = after_from = 0
-        for ops_to, after_to, event in groups:
+        for ops_to, after_to in groups:
             mine, effects = ops[ops_from:ops_to], after[after_from:after_to]
             ops_from, after_from = ops_to, after_to
             try:
                 if mine:
                     await self._commit(mine)
             except StoreError as error:
-                self._give_up(mine, effects, event, error)
+                self._give_up(mine, effects, error, cut)
             else:
-                self._do(effects)
+                # What was decided after the lost event may speak of it: links that the broker then cut hear nothing.
+                self._do([effect for effect in effects if not (isinstance(effect, SendFrame) and effect.link in cut)])
 
-    def _give_up(self, ops: list[Op], effects: list[Effect], event: Event, problem: StoreError) -> None:
-        """One event could not be stored: its sender hears so, and what it cannot undo is stored later."""
-        self._owed += [op for op in ops if not isinstance(op, PutMessage)]
+    def _give_up(self, ops: list[Op], effects: list[Effect], problem: StoreError, cut: set[int]) -> None:
+        """One event could not be stored: who waits for its answer hears so, what is still true of it is stored later.
+        cut: gains the links that the broker closes for it."""
+        refusal = Refusal(
+            "internal", f"The store did not take it: {problem} Nothing was stored.", "See xsessionctl status."
+        )
+        self._acting = True
+        for effect in self._broker.handle(NotStored(tuple(ops), str(problem)), self.now()):
+            if isinstance(effect, Persist):
+                self._owed.append(effect.op)
+            elif isinstance(effect, CloseLink):
+                cut.add(effect.link)
+                self._do_one(effect)
+            else:
+                self._do_or_queue(effect)
+        self._acting = False
         del self._owed[:-OWED_MOST]
-        self._handle(NotStored(tuple(ops), str(problem)), self.now())
-        if isinstance(event, FrameReceived) and not isinstance(event.frame, Answer | BadFrame):
-            request_id = event.frame.id
-            if request_id is not UNSET:
-                refusal = Refusal(
-                    "internal", f"The store did not take it: {problem} Nothing was stored.", "See xsessionctl status."
-                )
-                frame = encode_error(request_id, REFUSED, refusal.text, refusal.to_json())
-                self._send(SendFrame(event.link, frame))
-        self._do([effect for effect in effects if not isinstance(effect, SendFrame)])
+        instead: list[Effect] = []
+        for effect in effects:
+            if not isinstance(effect, SendFrame):
+                instead.append(effect)
+            elif effect.link not in cut and (request := answered_request(effect.frame)) is not None:
+                frame = encode_error(request, REFUSED, refusal.text, refusal.to_json())
+                instead.append(SendFrame(effect.link, frame))
+        self._do(instead)
 
     async def _checkpoint(self) -> None:
         try:
@@ -385,15 +398,3 @@ class Engine:
                 await changed.wait()
                 continue
             self.submit(TimePassed())
-
-
-def _answer(store: Store, question: Question) -> Found:
-    match question:
-        case FindMessage():
-            return store.find_message(question.message_id)
-        case FindKey():
-            return store.find_key(question.sender_id, question.key)
-        case FindSent():
-            return store.sent_by(question.sender_id, question.limit)
-        case _:
-            return store.read_log(limit=question.limit, since_ms=question.since_ms, thread=question.thread)

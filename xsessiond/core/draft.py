@@ -1,0 +1,83 @@
+"""A message before it is accepted: what its request alone tells, checked.
+
+Laws: what this broker cannot do is refused here, never left out in silence; nothing is looked up. Refuses to know: who
+receives it, whether it may go.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from msgspec import Struct
+
+from xsessiond.core import limits
+from xsessiond.core.errors import Refusal
+from xsessiond.core.mailbox import Message
+from xsessiond.core.records import MessageRow
+from xsessiond.core.state import Caller
+from xsessiond.core.text import check_body
+from xsessiond.core.wire import RequestId, Send, SendParams, encode
+
+
+class Draft(Struct):
+    """A message on its way through the checks. link, request_id: whom to answer. size: bytes of the body as UTF-8;
+    digest: their SHA-256. What the checks find out: pin, the name to remember for its target; notice, what the sender
+    should know; original, the message that it answers, and its thread."""
+
+    link: int
+    request_id: RequestId
+    caller: Caller
+    params: SendParams
+    body: str
+    size: int
+    digest: bytes
+    pin: str | None = None
+    notice: str | None = None
+    thread: str | None = None
+    original: MessageRow | Message | None = None
+
+
+def draft_of(link: int, request: Send, caller: Caller) -> Draft:
+    """The draft of a request. Raises Refusal: empty, not_text, too_large, unsupported_mode, usage."""
+    params = request.params
+    body = check_body(params.message)
+    data = body.encode()
+    size = len(data)
+    if size > limits.MAX_BODY or (size > limits.MAX_BODY // 6 and len(encode(body)) > limits.MAX_BODY):
+        raise Refusal(
+            "too_large",
+            f"The message has {size} bytes, as JSON {len(encode(body))}; the limit is {limits.MAX_BODY}. "
+            "Nothing was sent.",
+            "Put it in a file and send its path.",
+            detail={"bytes": size, "limit": limits.MAX_BODY},
+        )
+    if params.summary is not None and len(params.summary) > limits.MAX_LABEL:
+        raise Refusal(
+            "too_large",
+            f"The summary has {len(params.summary)} characters; the limit is {limits.MAX_LABEL}. Nothing was sent.",
+            "Shorten it: the text itself goes into the message.",
+        )
+    if params.key is not None or params.notify_when_idle or params.when_offline != "refuse":
+        _check_promises(params)
+    return Draft(link, request.id, caller, params, body, size, sha256(data).digest())
+
+
+def _check_promises(params: SendParams) -> None:
+    if params.when_offline == "resume":
+        raise Refusal(
+            "unsupported_mode",
+            "No harness is set up to be resumed. Nothing was sent.",
+            "Use when_offline = queue, or start the session.",
+        )
+    if params.notify_when_idle:
+        raise Refusal(
+            "unsupported_mode",
+            "Notices when a session becomes idle are not available. Nothing was sent.",
+            "Send without notify_when_idle.",
+        )
+    if params.key is not None and not 0 < len(params.key) <= limits.MAX_KEY:
+        raise Refusal(
+            "usage",
+            f"A key has 1 to {limits.MAX_KEY} characters; this one has {len(params.key)}. Nothing was sent.",
+            "Use another one, such as a UUID.",
+        )

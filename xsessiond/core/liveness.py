@@ -1,0 +1,126 @@
+"""Whether a session is still there: its links, its harness, its answers; and its end.
+
+Laws: a session stays on the roster exactly while it has a link, may still come back (the grace time), or its harness is
+verified alive; a harness that died ends it, whatever its shim still says; every watch is taken back once. Its mail
+outlives it. Refuses to know: who may come, how mail is delivered.
+"""
+
+from __future__ import annotations
+
+from xsessiond.core import limits
+from xsessiond.core.delivery import Delivery
+from xsessiond.core.effects import CloseDoor, ProcessId, UnwatchProcess, WatchProcess
+from xsessiond.core.records import DropPins
+from xsessiond.core.roster import Session
+from xsessiond.core.state import Core, Wire
+from xsessiond.core.times import Now
+from xsessiond.core.waits import Waits
+from xsessiond.core.wire import encode_call, encode_notification
+
+KNOWN_ENDED = 512
+"""Sessions that ended, have no mail and may still be told apart from unknown ones."""
+
+
+class Liveness:
+    """The part of the broker that knows when a session goes."""
+
+    __slots__ = ("_core", "_delivery", "_waits")
+
+    def __init__(self, core: Core, delivery: Delivery, waits: Waits) -> None:
+        self._core, self._delivery, self._waits = core, delivery, waits
+
+    # -- signs of life ------------------------------------------------------------------------------
+
+    def watch(self, session: Session) -> None:
+        """The death of its harness ends it."""
+        if session.process is not None:
+            session.watched = True
+            self._core.out.append(WatchProcess(session.process))
+
+    def unwatch(self, session: Session) -> None:
+        """Its harness does not matter any more."""
+        if session.watched and session.process is not None:
+            self._core.out.append(UnwatchProcess(session.process))
+        session.watched = False
+
+    def wonder(self, session: Session, now: Now) -> None:
+        """Asks a session that was silent for a while whether it still answers; what follows comes by itself."""
+        if (
+            not session.links
+            or now.mono - session.seen < limits.PING_AFTER_S
+            or ("pong", session.id) in self._core.agenda
+        ):
+            return
+        self._core.agenda.schedule(("pong", session.id), now.mono + limits.PONG_WITHIN_S)
+        for link in session.links:
+            self._core.send(link, encode_call(f"ping-{session.ref}", "ping", {}))
+
+    def missed(self, session: Session, now: Now) -> None:
+        """It did not answer in time: not the question, and nothing else was heard of it either."""
+        if now.mono - session.seen < limits.PONG_WITHIN_S:
+            return
+        session.unresponsive = True
+        self._core.log("warning", "session does not answer", session=session.id)
+
+    # -- going ------------------------------------------------------------------------------
+
+    def lose_link(self, wire: Wire, now: Now) -> None:
+        """A link is gone. What it had leased waits again."""
+        self._waits.drop(wire.link)
+        session = wire.session
+        if session is not None:
+            session.links.discard(wire.link)
+        self._delivery.give_back(wire, now)
+        if session is not None and session.running and not session.links:
+            session.last_seen_at = now.ms
+            self._core.agenda.cancel(("pong", session.id))
+            self._core.agenda.schedule(("grace", session.id), now.mono + limits.GRACE_S)
+
+    def grace_over(self, session: Session, now: Now) -> None:
+        """It did not come back: it is gone, unless its harness is verified alive."""
+        if session.links or not session.running:
+            return
+        if session.watched:
+            session.unresponsive = True
+            return
+        self.end(session, "lost", now)
+
+    def process_exited(self, process: ProcessId, now: Now) -> None:
+        """A harness died: its sessions are over, whatever their shims still say."""
+        for session in sorted(self._core.roster.at_process(process), key=lambda session: session.id):
+            session.watched = False
+            self.end(session, "exited", now)
+
+    def end(self, session: Session, reason: str, now: Now) -> None:
+        """Takes a session off the roster. Its mail stays for its conversation."""
+        if not session.running:
+            return
+        links, session.links = sorted(session.links), set()  # at once: what one gives back must not go to the next
+        for link in links:
+            wire = self._core.wires[link]
+            self._waits.drop(link)
+            self._delivery.give_back(wire, now)
+            wire.session = wire.caller = None
+            self._core.send(link, encode_notification("bye", {"reason": "ended"}))
+            self._core.close(link)
+        session.last_seen_at = now.ms
+        self.unwatch(session)
+        self._core.roster.end(session, now.ms)
+        if reason != "lost":
+            session.token_hash = b""  # nobody comes back to it with that
+        session.pins.clear()
+        for kind in ("grace", "pong", "offer"):
+            self._core.agenda.cancel((kind, session.id))
+        self._core.persist(DropPins(session.id))
+        self._core.save(session)
+        self._core.out.append(CloseDoor(session.id, session.ref))
+        self._core.log("info", "session ended", session=session.id, reason=reason)
+        self._delivery.keep_for_later(session, now)
+        self._forget_some()
+
+    def _forget_some(self) -> None:
+        """Bounds what is known of sessions that ended and have nothing waiting."""
+        idle = [session for session in self._core.roster.ended() if not len(session.box)]
+        for session in idle[: max(0, len(idle) - KNOWN_ENDED)]:
+            self._core.roster.forget(session)
+            self._core.receipts.pop(session.id, None)
