@@ -38,9 +38,10 @@ def main(argv: list[str] | None = None) -> int:
                 lines += CASES[name](bench)
             except (BenchError, OSError, AssertionError) as error:
                 failed = True
+                machine.note(f"{name} was not measured: {error}")
                 if not isinstance(error, BenchError):
                     traceback.print_exc()
-                lines.append(Fact(name, "not measured", None, note=" ".join(str(error).split())[:120]))
+                lines.append(Fact(name, "not measured", None, note="its error is on stderr"))
     print(f"{machine.describe()}\n\n{table(lines)}")
     if chosen.json:
         document = {"machine": machine.describe(), "lines": [line.as_json() for line in lines]}

@@ -1,7 +1,7 @@
 """The broker in a place of its own, and sessions connected to it as docs/protocol.md says.
 
-Pacing is set far out of the way, since the bench is about what a message costs and not about how many one may
-send; the limits themselves stay switched on and are paid for.
+Pacing and the length of a queue are set far out of the way, since the bench is about what a message costs and not about
+how many one may send; the limits themselves stay switched on and are paid for.
 """
 
 import contextlib
@@ -28,8 +28,8 @@ target_burst = 1000000000
 target_per_second = 1000000
 sender_burst = 1000000000
 sender_per_second = 1000000
-exchange_per_minute = 1000000000
 duplicate_window = 0
+queue_per_session = 10000
 """
 
 ID = "bench"
