@@ -80,7 +80,8 @@ def test_a_reply_comes_with_the_send_that_waited_for_it() -> None:
     reply = {"id": "m-2", "text": "5173\nand ::1", "from_name": "web"}
     document = {"id": "m-1", "state": "replied", "to": session(name="web"), "notice": "It is busy.", "reply": reply}
     assert render.sent(document, SINK) == [
-        "answered by web [1a2b3c], It is busy · m-1",
+        "answered by web [1a2b3c] · m-1",
+        "  It is busy.",
         "",
         "web answers · m-2",
         "5173",
@@ -173,10 +174,10 @@ def test_a_time_is_told_by_the_local_clock(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_home_is_a_tilde(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/ann")
-    assert [render.folder(path) for path in ("/home/ann", "/home/ann/x", "/home/anna")] == ["~", "~/x", "/home/anna"]
+    monkeypatch.setenv("HOME", "/disk/ann")
+    assert [render.folder(path) for path in ("/disk/ann", "/disk/ann/x", "/disk/anna")] == ["~", "~/x", "/disk/anna"]
     monkeypatch.delenv("HOME")
-    assert render.folder("/home/ann") == "/home/ann"
+    assert render.folder("/disk/ann") == "/disk/ann"
 
 
 def test_a_document_of_another_version_is_shown_as_far_as_it_goes() -> None:
