@@ -73,7 +73,7 @@ def run(words: Sequence[str]) -> int | None:
 
         _say(encode_ascii(result))
     elif verb == "send":
-        _say(sent_line(result))
+        _say("\n".join(sent_lines(result)))
     else:
         _show(verb, params, result)
     if verb == "send" and result.get("state") not in FINE:
@@ -88,20 +88,19 @@ def new_key() -> str:
     return "ctl-" + urandom(12).hex()
 
 
-def sent_line(document: Document) -> str:
+def sent_lines(document: Document) -> list[str]:
     """What a person reads after a `send`."""
     target, state, notice = document.get("to"), document.get("state"), document.get("notice")
     if not isinstance(target, dict):
         target = {}
-    line = f"{SENT_WORDS.get(str(state), f'{state} for')} {target.get('name')} [{target.get('ref')}]"
-    if notice:
-        line += ", " + str(notice).rstrip(".")
-    end = str(document.get("id"))
-    if not ((line + end).isascii() and (line + end).isprintable()):
+    whither = f"{SENT_WORDS.get(str(state), f'{state} for')} {target.get('name')} [{target.get('ref')}]"
+    parts = [whither, str(document.get("id")), str(notice or "")]
+    if not all(part.isascii() and part.isprintable() for part in parts):
         from xsessiond.core.inert import inert
 
-        line, end = inert(line, multiline=False), inert(end, multiline=False)
-    return f"{line} · {end}"
+        parts = [inert(part, multiline=False) for part in parts]
+    lines = [f"{parts[0]} · {parts[1]}"]
+    return [*lines, "  " + parts[2]] if notice else lines
 
 
 def _connect() -> Socket | None:
@@ -165,14 +164,14 @@ def _show(verb: str, params: Document, result: Document) -> None:
     sink.lines(lines_of(verb, params)(result, sink))
 
 
-def _say(line: str) -> None:
-    """One line on standard output; `output.write_text` knows what to do when that fails."""
+def _say(text: str) -> None:
+    """A line or more on standard output; `output.write_text` knows what to do when that fails."""
     stream = sys.stdout
     try:
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr] # a replaced stream has none, and goes on below
-        stream.write(line + "\n")
+        stream.write(text + "\n")
         stream.flush()
     except (AttributeError, BrokenPipeError, ValueError):
         from xsessionctl.output import write_text
 
-        write_text(stream, line + "\n")
+        write_text(stream, text + "\n")

@@ -10,7 +10,7 @@ import os
 import sys
 import time
 
-from xsessionctl.fast import sent_line
+from xsessionctl.fast import sent_lines
 from xsessionctl.output import Sink, line_width
 from xsessionctl.table import GAP, lay_out
 from xsessiond.core.inert import inert
@@ -173,7 +173,7 @@ def _waiting(session: Mapping[str, object]) -> str:
 
 def sent(document: Mapping[str, object], sink: Sink) -> list[str]:
     """The answer to `send`."""
-    lines = [sent_line(document)]
+    lines = sent_lines(document)
     reply = part_of(document, "reply")
     if reply:
         lines += ["", f"{one_line(reply.get('from_name'))} answers · {one_line(reply.get('id'))}"]

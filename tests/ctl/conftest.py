@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.private_broker import PrivateBroker
+from tests.support.private_broker import PrivateBroker, private_broker
 from tests.support.wire_client import Member
 
 
@@ -22,3 +22,12 @@ def api(running: PrivateBroker) -> Iterator[Member]:
     """A session called api."""
     with Member(running.rendezvous, "api", cwd="/src/api") as member:
         yield member
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[PrivateBroker]:
+    """A broker that accepts, with a session called api, for all tests of a file that change nothing."""
+    with private_broker() as place:
+        place.start()
+        with Member(place.rendezvous, "api", cwd="/src/api"):
+            yield place

@@ -22,7 +22,7 @@ WORDS = {
 """What a verb needs besides its name."""
 NOT_RUN_HERE = {"mcp", "demo"}
 """mcp speaks another protocol on standard output; demo has its own test."""
-ASKED = sorted(VERBS.keys() - NOT_RUN_HERE)
+ASKED = sorted(VERBS.keys() - NOT_RUN_HERE, key=lambda name: (name == "stop", name))
 
 
 def verb_of(name: str) -> Verb:
@@ -64,9 +64,9 @@ def test_the_overview_says_what_the_verbs_own_help_says(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_json_is_one_document_alone_on_standard_output(name: str, running: PrivateBroker) -> None:
+def test_json_is_one_document_alone_on_standard_output(name: str, shared: PrivateBroker) -> None:
     """O3: the human header contaminates JSON."""
-    done = running.ctl(name, *WORDS.get(name, []), "--json")
+    done = shared.ctl(name, *WORDS.get(name, []), "--json")
     document = json.loads(done.stdout)
     assert done.stdout.count("\n") == 1
     assert done.stdout.isascii()

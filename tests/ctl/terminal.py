@@ -1,0 +1,53 @@
+"""Running a command at a terminal: a pseudo-terminal of its own that controls it, as for a person who types it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+
+from tests.support.private_broker import PrivateBroker
+
+
+def at_terminal(
+    place: PrivateBroker, *words: str, columns: int = 80, within_s: float = 20.0, **extra: str
+) -> tuple[int, str]:
+    """Run `xsessionctl` with `words` at a terminal; returns its exit code and all that appeared, line ends as `\\n`."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    process = subprocess.Popen(
+        [sys.executable, "-c", f"{CONTROLLED}from xsessionctl.__main__ import main; main()", *words],
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        cwd=place.home,
+        env=place.environ(TERM="xterm", **extra),
+        start_new_session=True,
+    )
+    place.started.append(process)
+    os.close(slave)
+    seen, deadline = b"", time.monotonic() + within_s
+    try:
+        while True:
+            if not select.select([master], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                raise AssertionError(f"no end within {within_s} s, after {seen!r}")
+            try:
+                data = os.read(master, 1 << 16)
+            except OSError:  # how Linux says that nobody has the other side any more
+                break
+            if not data:
+                break
+            seen += data
+    finally:
+        os.close(master)
+    return process.wait(10), seen.decode().replace("\r\n", "\n")
+
+
+CONTROLLED = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+"""What makes standard input the terminal that controls the process."""
