@@ -80,7 +80,7 @@ def test_the_answer_to_a_send_is_short_and_says_never_again(state: str, name: st
 def test_a_reply_that_was_waited_for_comes_in_its_envelope() -> None:
     reply = show_message(make_message("m-9", "forty-two", reply_to=SENT["id"]))
     text, structured = answers.tell_sent({**SENT, "state": "replied", "reply": {"id": "m-9"}}, reply, waited=True)
-    assert "the reply follows" in text
+    assert "The reply follows" in text
     assert structured["reply"] == {
         "id": "m-9", "text": "forty-two", "from_name": "web", "envelope": reply["envelope"],
     }  # fmt: skip

@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 
     from xsessionctl.shim.mail import Batch
 
-_STATES = {
-    "held": "Held: a person must let it through first, and you are told. Do not send it again.",
-    "queued": "Queued: it is read when that session next can. Do not send it again.",
-    "handed": "Handed over, not seen yet. Do not send it again.",
-    "delivered": "Delivered. Do not send it again.",
-    "replied": "Answered.",
+_MEANINGS = {
+    "held": "A person must let it through first, and you are told. Do not send it again.",
+    "queued": "It is read when that session next can. Do not send it again.",
+    "handed": "It has been handed over and not been seen yet. Do not send it again.",
+    "delivered": "Do not send it again.",
+    "replied": "",
 }
+"""What each state of a message means to its sender."""
 _OVERDUE = "No reply yet; it will come to you by itself. Do not send it again."
 _RECENT = 20
 """Lines of a text that lists many messages."""
@@ -71,11 +72,12 @@ def tell_sent(
     """`send_message`: at most SHIM_SENT_TEXT_BYTES, nothing of the body. reply: see `show_message`."""
     state = str(result.get("state"))
     message_id = str(result.get("id"))
-    text = _STATES.get(state, f"{state.capitalize()}. Do not send it again.")
+    meaning = _MEANINGS.get(state, "Do not send it again.")
     if reply is not None:
-        text = "Answered; the reply follows."
+        meaning = "The reply follows."
     elif waited and state not in ("held", "replied"):
-        text = f"{state.capitalize()}. {_OVERDUE}"
+        meaning = _OVERDUE
+    text = f"{state}. {meaning}".rstrip()
     to = result.get("to")
     whole = f"{message_id} to {_call(to)}: {text}" if isinstance(to, dict) else f"{message_id}: {text}"
     if len(whole.encode("utf-8", "replace")) > SHIM_SENT_TEXT_BYTES:
