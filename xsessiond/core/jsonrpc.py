@@ -36,7 +36,7 @@ class LineSplitter:
     __slots__ = ("_buffer", "_limit", "_max_skip", "_skipped")
 
     def __init__(self, limit: int, max_skip: int) -> None:
-        self._buffer = b""
+        self._buffer = bytearray()  # grows in place, so that a line that comes a byte at a time costs no more
         self._limit, self._max_skip = limit, max_skip
         self._skipped = 0
 
@@ -57,12 +57,12 @@ class LineSplitter:
             self._skipped = 0
             data = data[end + 1 :]
         if self._buffer:
-            # Joining once a newline has come keeps a dribbled line linear: see `_hold`.
             if b"\n" not in data:
-                self._hold(self._buffer + data)
+                self._hold(data)
                 return lines
-            data = self._buffer + data
-            self._buffer = b""
+            self._buffer += data
+            data = bytes(self._buffer)
+            self._buffer.clear()
         parts = data.split(b"\n")
         rest = parts.pop()
         limit = self._limit
@@ -73,11 +73,11 @@ class LineSplitter:
         return lines
 
     def _hold(self, rest: bytes) -> None:
-        if len(rest) < self._limit:
-            self._buffer = rest
-        else:
-            self._buffer = b""
-            self._skip(len(rest))
+        self._buffer += rest
+        if len(self._buffer) >= self._limit:
+            size = len(self._buffer)
+            self._buffer.clear()
+            self._skip(size)
 
     def _skip(self, count: int) -> None:
         self._skipped += count
