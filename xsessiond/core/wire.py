@@ -6,6 +6,7 @@ Nothing behind this module sees a raw dict. Refuses to know: links, sessions, wh
 
 from __future__ import annotations
 
+import json
 from typing import Literal, get_args
 
 import msgspec
@@ -318,9 +319,13 @@ def _explain(line: bytes, problem: str) -> Answer | BadFrame:
     try:
         loose = _decode_loose(line)
     except msgspec.ValidationError as wrong:
-        return BadFrame(None, INVALID_REQUEST, f"Not a JSON-RPC request: {wrong}.")
+        # A list or a text is no frame of any version, and before the handshake no sign of a client of ours.
+        fatal = not line.lstrip().startswith(b"{")
+        return BadFrame(None, INVALID_REQUEST, f"Not a JSON-RPC request: {wrong}.", fatal=fatal)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
-        return BadFrame(None, PARSE_ERROR, f"Not a JSON object on one line: {wrong}.", fatal=True)
+        return _half_character(line) or BadFrame(
+            None, PARSE_ERROR, f"Not a JSON object on one line: {wrong}.", fatal=True
+        )
     request_id = None if loose.id is UNSET else loose.id
     if loose.jsonrpc != "2.0":
         return BadFrame(request_id, INVALID_REQUEST, 'Not a JSON-RPC 2.0 frame: "jsonrpc" must be "2.0".')
@@ -330,10 +335,27 @@ def _explain(line: bytes, problem: str) -> Answer | BadFrame:
         return BadFrame(request_id, INVALID_REQUEST, "Not a request: it has no method.")
     if loose.method not in METHODS:
         return BadFrame(request_id, METHOD_NOT_FOUND, f"There is no method {loose.method[:80]!r}.")
-    code = "not_text" if "$.params.message" in problem and "missing" not in problem else "usage"
+    of_message = "$.params.message" in problem and "missing" not in problem
+    code = "not_text" if of_message or "UTF-8" in problem else "usage"
     return BadFrame(
         request_id, INVALID_PARAMS, f"The params of {loose.method} are not as they must be: {problem}.", refusal=code
     )
+
+
+def _half_character(line: bytes) -> BadFrame | None:
+    """JSON can spell half of a character (a lone surrogate), which is no text; our decoder takes that for broken JSON.
+    The answer, if that is what is wrong with the line."""
+    if b"\\ud" not in line.lower():
+        return None
+    try:
+        value = json.loads(line.decode())
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict):
+        return None
+    request_id = value.get("id")
+    text = "A text in the frame has half of a character (a lone surrogate)."
+    return BadFrame(request_id if type(request_id) is int else None, INVALID_PARAMS, text, refusal="not_text")
 
 
 class _Result(Struct):
