@@ -43,11 +43,13 @@ def draft_of(link: int, request: Send, caller: Caller) -> Draft:
     body = check_body(params.message)
     data = body.encode()
     size = len(data)
-    if size > limits.MAX_BODY or (size > limits.MAX_BODY // 6 and len(encode(body)) > limits.MAX_BODY):
+    # A character may take six bytes in JSON; the quotes around it all are the frame's.
+    escaped = size if size <= limits.MAX_BODY // 6 else len(encode(body)) - 2
+    if escaped > limits.MAX_BODY:
+        as_json = "" if escaped == size else f" ({escaped} in JSON)"
         raise Refusal(
             "too_large",
-            f"The message has {size} bytes, as JSON {len(encode(body))}; the limit is {limits.MAX_BODY}. "
-            "Nothing was sent.",
+            f"The message has {size} bytes{as_json}; the limit is {limits.MAX_BODY}. Nothing was sent.",
             "Put it in a file and send its path.",
             detail={"bytes": size, "limit": limits.MAX_BODY},
         )
