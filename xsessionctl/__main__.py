@@ -36,7 +36,7 @@ def run(words: Sequence[str]) -> int:
 
 def main() -> NoReturn:
     """The command. Does not return."""
-    code = run(sys.argv[1:])
+    code = run([word if word.isascii() else as_text(word) for word in sys.argv[1:]])
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:
@@ -51,6 +51,17 @@ def main() -> NoReturn:
         # whole command.
         os._exit(code)
     sys.exit(code)
+
+
+def as_text(word: str) -> str:
+    """A word of the command line whose bytes are UTF-8 although the locale (LANG=C) made Python take them for something
+    else."""
+    import os
+
+    try:
+        return os.fsencode(word).decode() if not word.isprintable() else word
+    except UnicodeDecodeError:
+        return word
 
 
 def _say_unwritable(problem: OSError) -> int:

@@ -13,6 +13,7 @@ from importlib import import_module
 import click
 
 from xsessionctl.client import ClientError
+from xsessionctl.options import Helpful
 from xsessionctl.outcome import INTERRUPTED, fail
 from xsessionctl.output import Sink, write_text
 
@@ -37,7 +38,7 @@ VERBS = {
 """Every verb with its line in the overview, in the order of the overview."""
 
 
-class Tree(click.Group):
+class Tree(Helpful, click.Group):
     """The verbs, loaded one at a time."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

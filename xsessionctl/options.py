@@ -6,6 +6,7 @@ single verbs.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -16,7 +17,7 @@ from click.shell_completion import CompletionItem
 
 from xsessionctl.client import deadline_in
 from xsessionctl.fast import TIMEOUT_S
-from xsessionctl.output import Sink
+from xsessionctl.output import Sink, write_text
 
 EXIT_MEANINGS = {
     0: "done",
@@ -49,7 +50,24 @@ class Setup:
     deadline: float
 
 
-class Verb(click.Command):
+class Helpful(click.Command):
+    """A command whose help is written as all else is: a reader that goes away is no fault."""
+
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:
+        """As click's own, but for how it is written."""
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.callback = _show_help
+        return option
+
+
+def _show_help(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:  # noqa: FBT001 - click calls it so
+    if wanted and not ctx.resilient_parsing:
+        write_text(sys.stdout, ctx.get_help() + "\n")
+        ctx.exit()
+
+
+class Verb(Helpful):
     """A verb of the tree. examples: whole command lines with what they do. exits: codes it can end with, besides 0, 1
     and 2.
     """
