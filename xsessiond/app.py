@@ -88,6 +88,8 @@ def main(argv: list[str] | None = None) -> int:
     raise_file_limit()
     journal = "JOURNAL_STREAM" in os.environ
     log = Log(paths.log_file, "info" if arguments.verbose else "warning", journal=journal)
+    for note in paths.notes:
+        log.write("warning", note, {})
     broker = _make_broker(paths, config)
     _check_store(broker, store, log)
     service = Service(broker, store, lock, rendezvous, log, manager, inherited=inherited)
