@@ -246,6 +246,7 @@ def test_a_squatted_candidate_is_passed_over_and_the_reason_told(broker: Private
     broker.started.append(process)
     runtime_dir = broker.home / ".local/state/xsessiond/run"
     poll(lambda: accepts(runtime_dir / "broker.sock"), bool)
+    assert read_status(runtime_dir / "broker.sock")["broker"]["pid"] == process.pid
     assert runtime_dir.stat().st_mode & 0o777 == 0o700
     assert list(elsewhere.iterdir()) == []
     log = read_broker_log(broker)
