@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.support.private_broker import PrivateBroker, private_broker
+from tests.support.private_broker import PrivateBroker, has_ended, private_broker
 
 DETACHES_A_CHILD = """
 import subprocess, sys
@@ -25,7 +25,7 @@ def test_a_process_that_detached_itself_is_ended_with_its_place() -> None:
         assert parent.stdout is not None
         orphan = psutil.Process(int(parent.stdout.readline()))
         assert orphan in place.processes()
-    assert not orphan.is_running()
+    assert has_ended(orphan)
     assert not place.root.exists()
 
 

@@ -144,9 +144,13 @@ class PrivateBroker:
         living = self.processes()
         for process in living:
             _signal(process, kill=False)
-        _, living = psutil.wait_procs(living, timeout=within_s)
-        for process in living:
-            _signal(process, kill=True)
+        deadline = time.monotonic() + within_s
+        while living := [process for process in living if not has_ended(process)]:
+            if time.monotonic() > deadline:
+                for process in living:
+                    _signal(process, kill=True)
+                break
+            time.sleep(0.005)  # most are not our children, so that nothing tells us of their end; the loop is bounded
         for child in self.started:
             child.kill()
             child.wait(within_s)
@@ -183,6 +187,14 @@ def private_broker() -> Iterator[PrivateBroker]:
     finally:
         place.end()
         shutil.rmtree(place.root, ignore_errors=True)
+
+
+def has_ended(process: psutil.Process) -> bool:
+    """Tell whether a process is gone, or only waits to be collected."""
+    try:  # a zombie has ended: when its parent, often the machine's first process, collects it is not our business
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def _signal(process: psutil.Process, *, kill: bool) -> None:
