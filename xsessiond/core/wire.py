@@ -351,11 +351,11 @@ def _half_character(line: bytes) -> BadFrame | None:
         value = json.loads(line.decode())
     except (ValueError, RecursionError):
         return None
-    if not isinstance(value, dict):
-        return None
-    request_id = value.get("id")
+    request_id = value.get("id")  # an object: our decoder sees anything else before it looks into it
+    if type(request_id) is not int and not (isinstance(request_id, str) and request_id.isascii()):
+        request_id = None
     text = "A text in the frame has half of a character (a lone surrogate)."
-    return BadFrame(request_id if type(request_id) is int else None, INVALID_PARAMS, text, refusal="not_text")
+    return BadFrame(request_id, INVALID_PARAMS, text, refusal="not_text")
 
 
 class _Result(Struct):
