@@ -14,7 +14,8 @@ from xsessiond import __version__
 from xsessiond.config import Config, load_config
 from xsessiond.core.broker import Broker
 from xsessiond.core.effects import HealthChanged
-from xsessiond.core.state import CoreSettings, Identity
+from xsessiond.core.policy import CoreSettings
+from xsessiond.core.state import Identity
 from xsessiond.core.times import Now
 from xsessiond.io.listener import BadListener, ListeningSocket, PathInUse, adopt_listeners, bind_listener
 from xsessiond.io.lock import AlreadyRunning, BrokerLock, acquire_broker_lock

@@ -13,9 +13,9 @@ from typing import Any, assert_never
 
 from xsessiond.core import limits
 from xsessiond.core import wire as w
+from xsessiond.core.deciding import Deciding
 from xsessiond.core.delivery import Delivery
 from xsessiond.core.effects import (
-    CloseDoor,
     Effect,
     Event,
     FrameReceived,
@@ -24,29 +24,31 @@ from xsessiond.core.effects import (
     LinkOpened,
     LookedUp,
     NotStored,
-    OpenDoor,
+    PassphraseChecked,
     ProcessExited,
-    Prune,
+    ProjectRead,
     Restored,
     SendFrame,
+    SettingsRead,
     Stop,
     StopAsked,
     TimePassed,
-    WatchProcess,
 )
 from xsessiond.core.errors import Refusal
+from xsessiond.core.holding import Holding
 from xsessiond.core.introductions import Introductions
 from xsessiond.core.jsonrpc import REFUSED
 from xsessiond.core.link import Frame, LinkState
 from xsessiond.core.liveness import Liveness
-from xsessiond.core.mailbox import message_of
+from xsessiond.core.permission import forbid_sessions
+from xsessiond.core.policy import CoreSettings
 from xsessiond.core.questions import Questions
 from xsessiond.core.receipts import Receipts
-from xsessiond.core.records import MarkMessage, MessageRow, PutMessage, PutPin
+from xsessiond.core.records import MarkMessage, PutMessage, PutPin
+from xsessiond.core.restoring import restore
 from xsessiond.core.roster import Session
 from xsessiond.core.sending import Sending
-from xsessiond.core.shapes import shape_origin
-from xsessiond.core.state import Core, CoreSettings, Identity, Wire
+from xsessiond.core.state import Core, Identity, Wire
 from xsessiond.core.times import Now
 from xsessiond.core.waits import Waits
 from xsessiond.core.wire import (
@@ -72,11 +74,14 @@ class Broker:
         self._receipts = Receipts(self.core)
         self._waits = Waits(self.core)
         self._delivery = Delivery(self.core, self._receipts, self._waits)
-        self._liveness = Liveness(self.core, self._delivery, self._waits)
-        self._introductions = Introductions(self.core, self._delivery, self._liveness)
-        self._sending = Sending(self.core, self._delivery, self._liveness, self._waits)
+        self._holding = Holding(self.core, self._delivery, self._receipts)
+        self._deciding = Deciding(self.core, self._holding)
+        self._liveness = Liveness(self.core, self._delivery, self._waits, self._holding)
+        self._introductions = Introductions(self.core, self._delivery, self._liveness, self._holding)
+        self._sending = Sending(self.core, self._delivery, self._liveness, self._waits, self._holding)
         self._questions = Questions(self.core, self._liveness)
         intro, sending, questions, delivery = self._introductions, self._sending, self._questions, self._delivery
+        deciding = self._deciding
         # Any: each handler takes the type of request that is its key, which a dict cannot say.
         self._methods: dict[type, tuple[str, Callable[[Wire, Any, Now], None]]] = {
             w.Hello: (BOTH, self._hello),
@@ -98,6 +103,13 @@ class Broker:
             w.Release: (BOTH, delivery.release),
             w.Update: (PRIVATE, intro.update),
             w.End: (PRIVATE, intro.end),
+            w.HoldQueue: (RENDEZVOUS, deciding.hold_queue),
+            w.Decide: (RENDEZVOUS, deciding.decide),
+            w.Trusts: (RENDEZVOUS, deciding.trusts),
+            w.RevokeTrust: (RENDEZVOUS, deciding.revoke_trust),
+            w.Explain: (RENDEZVOUS, deciding.explain),
+            w.Config: (RENDEZVOUS, questions.config),
+            w.Reload: (RENDEZVOUS, deciding.reload),
         }
 
     def handle(self, event: Event, now: Now) -> list[Effect]:
@@ -127,7 +139,14 @@ class Broker:
             case NotStored():
                 self._not_stored(event)
             case Restored():
-                self._restored(event, now)
+                restore(self.core, self._delivery, self._receipts, self._holding, event, now)
+            case SettingsRead():
+                self.core.settings = event.settings
+                self._holding.reconsider_all(now)
+            case ProjectRead():
+                self._introductions.project_read(event, now)
+            case PassphraseChecked():
+                self._deciding.passphrase_checked(event, now)
             case StopAsked():
                 self._begin_stop(event.reason)
             case HealthChanged():
@@ -154,6 +173,7 @@ class Broker:
         self.core.agenda.cancel(("hello", event.link))
         if wire.following:
             self.core.followers -= 1
+        self.core.queue_watchers.discard(event.link)
         self._liveness.lose_link(wire, now)
 
     def _frame(self, event: FrameReceived, now: Now) -> None:
@@ -260,6 +280,9 @@ class Broker:
                     self.core.close(subject, "no hello in time")  # type: ignore[arg-type]
                 case "wait":
                     self._waits.give_up(str(subject))
+                case "held":
+                    if (message := self.core.messages.get(str(subject))) is not None:
+                        self._holding.due(message, now)
                 case "stalled":
                     if (message := self.core.messages.get(str(subject))) is not None:
                         self._delivery.stalled(message, now)
@@ -282,54 +305,6 @@ class Broker:
                 raise ValueError(f"nothing is known about the deadline {kind!r}")
 
     # -- the store ------------------------------------------------------------------------------
-
-    def _restored(self, event: Restored, now: Now) -> None:
-        """Takes up where the last broker ended: each session may come back within the grace time."""
-        core = self.core
-        core.boot_id, core.started_mono, core.pruned_at = event.boot_id, now.mono, now.ms
-        snapshot = event.snapshot
-        core.next_seq = snapshot.next_seq
-        for row in snapshot.sessions:
-            session = Session.from_row(row)
-            session.seen = now.mono
-            if row.live and row.boot_id == event.boot_id:
-                core.roster.add(session)
-                core.out.append(OpenDoor(session.id, session.ref))
-                if session.process is not None:
-                    session.watched = True
-                    core.out.append(WatchProcess(session.process))
-                core.agenda.schedule(("grace", session.id), now.mono + limits.GRACE_S)
-            else:
-                session.ended_at = row.ended_at if row.ended_at is not None else now.ms
-                if row.boot_id != event.boot_id:
-                    session.process = None  # that process is dead, and its number means somebody else
-                core.roster.remember(session)
-                if row.live:
-                    core.save(session)
-                    core.out.append(CloseDoor(session.id, session.ref))
-        for sender_id, target_id, pair_seq in snapshot.pair_seqs:
-            if (sender := core.owner_of(sender_id)) is not None:
-                sender.pair_seqs[target_id] = pair_seq
-        for pin in snapshot.pins:
-            if (owner := core.roster.known.get(pin.sender_id)) is not None and owner.running:
-                owner.pins[pin.name] = pin.target_id
-        for receipt in snapshot.receipts:
-            self._receipts.restore(receipt.session_id, receipt.message_id, receipt.state, receipt.at, receipt.text)
-        for message_row in snapshot.messages:
-            self._restore_message(message_row)
-        for session in core.roster.ended():
-            self._delivery.keep_for_later(session, now)
-        core.out.append(Prune(now.ms - core.settings.keep_ms))
-
-    def _restore_message(self, row: MessageRow) -> None:
-        owner = self.core.owner_of(row.target_id)
-        if owner is None:
-            self.core.log("error", "a message has no receiver", message=row.id)
-            return
-        sender = self.core.owner_of(row.sender_id or "")
-        message = message_of(row, shape_origin(row, sender.ref if sender is not None else None))
-        owner.box.put(message)
-        self.core.messages[message.id] = message
 
     def _not_stored(self, event: NotStored) -> None:
         """What is still true of it comes back as operations, to be stored when the store works again. A message that
@@ -354,6 +329,7 @@ class Broker:
     # -- the end ------------------------------------------------------------------------------
 
     def _stop(self, wire: Wire, request: w.Stop, now: Now) -> None:
+        forbid_sessions(self.core, wire, "stop the broker")
         if isinstance(request.id, int | str):
             answer = {"stopping": True, "pid": self.core.identity.pid}
             self.core.out.append(SendFrame(wire.link, encode_result(request.id, answer), urgent=True))

@@ -250,7 +250,9 @@ class Delivery:
         found = {}
         for message_id in islice(ids, limits.RECENT_SENDS):
             message = messages.get(message_id)
-            if message is not None and (message.target == own or message.lease == wire.link):
+            if message is None or message.state == "held":
+                continue
+            if message.target == own or message.lease == wire.link:
                 found[message_id] = message
         return list(found.values())
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from xsessiond.core.link import Link
+from xsessiond.core.policy import CoreSettings, ProjectSettings
 from xsessiond.core.records import EventRow, MessageRow, Op, Snapshot
 from xsessiond.core.wire import Answer, AnyRequest, BadFrame
 
@@ -41,6 +42,9 @@ class Peer(Struct, frozen=True):
     ancestors: tuple[ProcessId, ...]
     terminal: bool
     user: str
+    marks: frozenset[str] = frozenset()
+    complete: bool = True
+    tty: str | None = None
 
 
 class LinkOpened(Struct, frozen=True):
@@ -96,6 +100,27 @@ class LookedUp(Struct, frozen=True):
     problem: str | None = None
 
 
+class SettingsRead(Struct, frozen=True):
+    """The settings files were read, at the start or because they changed."""
+
+    settings: CoreSettings
+
+
+class ProjectRead(Struct, frozen=True):
+    """What the project of a session's folder says."""
+
+    session_id: str
+    project: ProjectSettings
+
+
+class PassphraseChecked(Struct, frozen=True):
+    """Whether it is the user's passphrase; problem: why that could not be told, in a sentence."""
+
+    ticket: int
+    ok: bool
+    problem: str | None = None
+
+
 class NotStored(Struct, frozen=True):
     """The store refused these operations; their frames were not sent. text: one sentence."""
 
@@ -127,6 +152,9 @@ Event = (
     | NotStored
     | StopAsked
     | HealthChanged
+    | SettingsRead
+    | ProjectRead
+    | PassphraseChecked
 )
 
 
@@ -216,6 +244,37 @@ class LookUp(Struct, frozen=True):
     question: Question
 
 
+class ReadProject(Struct, frozen=True):
+    """Read what the project of this folder says, answer with `ProjectRead`, and again whenever it changes."""
+
+    session_id: str
+    cwd: str
+
+
+class ForgetProject(Struct, frozen=True):
+    """The session is gone; its project's changes do not matter for it."""
+
+    session_id: str
+
+
+class ReadSettings(Struct, frozen=True):
+    """Read the settings files anew and answer with `SettingsRead`."""
+
+
+class CheckPassphrase(Struct, frozen=True):
+    """Compare with the user's passphrase, slowly, and answer with `PassphraseChecked`."""
+
+    ticket: int
+    text: str
+
+
+class Notify(Struct, frozen=True):
+    """Tell the user on the desktop, if a command for that is set."""
+
+    title: str
+    text: str
+
+
 class Prune(Struct, frozen=True):
     """Delete what is final and older than this."""
 
@@ -246,6 +305,11 @@ Effect = (
     | WatchProcess
     | UnwatchProcess
     | LookUp
+    | ReadProject
+    | ForgetProject
+    | ReadSettings
+    | CheckPassphrase
+    | Notify
     | Prune
     | WriteLog
     | Stop

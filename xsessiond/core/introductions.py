@@ -9,17 +9,20 @@ from __future__ import annotations
 
 from hashlib import sha256
 from hmac import compare_digest
+from typing import NamedTuple
 
 from msgspec import UNSET
 
 from xsessiond.core import limits
 from xsessiond.core.callers import find_ancestor, find_caller, may_use_token
 from xsessiond.core.delivery import Delivery
-from xsessiond.core.effects import OpenDoor, ProcessId
+from xsessiond.core.effects import OpenDoor, ProcessId, ProjectRead, ReadProject
 from xsessiond.core.errors import Refusal
+from xsessiond.core.holding import Holding
 from xsessiond.core.ids import session_id_from
 from xsessiond.core.liveness import Liveness
 from xsessiond.core.names import check_name, derive_name, fold_name
+from xsessiond.core.policy import NOT_READ, launch_setting
 from xsessiond.core.roster import NameTaken, Session
 from xsessiond.core.shapes import shape_session
 from xsessiond.core.state import Caller, Core, Wire
@@ -40,12 +43,24 @@ def hash_token(token: str) -> bytes:
     return sha256(token.encode()).digest()
 
 
+class Arrival(NamedTuple):
+    """A session that waits for its project's settings before it is told that it is here."""
+
+    link: int
+    request: Register
+    token: str
+    resumed: bool
+    notice: str | None
+
+
 class Introductions:
     """The part of the broker that knows how the roster changes."""
 
-    __slots__ = ("_core", "_delivery", "_liveness")
+    __slots__ = ("_arrivals", "_core", "_delivery", "_holding", "_liveness")
 
-    def __init__(self, core: Core, delivery: Delivery, liveness: Liveness) -> None:
+    def __init__(self, core: Core, delivery: Delivery, liveness: Liveness, holding: Holding) -> None:
+        self._holding = holding
+        self._arrivals: dict[str, Arrival] = {}
         self._core, self._delivery, self._liveness = core, delivery, liveness
 
     # -- coming ------------------------------------------------------------------------------
@@ -69,6 +84,8 @@ class Introductions:
         else:
             session, notice = self._name(known, params, now)
         self._describe(session, params)
+        session.project = NOT_READ
+        self._holding.refresh_policy(session)
         talk = params.harness_session_id or session.harness_session_id
         self._core.roster.identify(session, params.harness[: limits.MAX_HARNESS], talk)
         if runs:
@@ -90,7 +107,35 @@ class Introductions:
             session=session.id,
             harness=session.harness,
         )
-        self._answer_registered(wire, request, session, token=token, resumed=known is not None, notice=notice)
+        self._arrivals[session.id] = Arrival(wire.link, request, token, known is not None, notice)
+        self._core.out.append(ReadProject(session.id, session.cwd))
+
+    def project_read(self, event: ProjectRead, now: Now) -> None:
+        """What the project of a session says; a session that has just come is answered now, or turned away."""
+        session = self._core.roster.known.get(event.session_id)
+        arrival = self._arrivals.pop(event.session_id, None)
+        if session is None or not session.running:
+            return
+        session.project = event.project
+        self._holding.refresh_policy(session)
+        for problem in event.project.problems:
+            self._core.warn(problem)
+        wire = self._core.wires.get(arrival.link) if arrival is not None else None
+        if event.project.off or self._core.settings.off:
+            self._liveness.end(session, "off", now)
+            if arrival is not None and wire is not None:
+                refusal = Refusal(
+                    "feature_off",
+                    "Messages between sessions are switched off for this project.",
+                    "Its settings say so.",
+                )
+                self._core.refuse(wire, arrival.request.id, refusal)
+            return
+        self._holding.reconsider(session, now)
+        if arrival is not None and wire is not None:
+            self._answer_registered(
+                wire, arrival.request, session, token=arrival.token, resumed=arrival.resumed, notice=arrival.notice
+            )
 
     def _known_by_token(self, wire: Wire, params: RegisterParams) -> Session | None:
         """The session that the client proves to be: one that runs, or one that was lost and may come back. None if it
@@ -175,6 +220,7 @@ class Introductions:
             )
 
     def _describe(self, session: Session, params: RegisterParams) -> None:
+        session.launch = launch_setting(params.inbound)
         session.label = None if params.label is None else params.label[: limits.MAX_LABEL]
         session.cwd = _shorten(params.cwd)
         session.perm_class = params.perm_class or "unknown"
@@ -284,6 +330,8 @@ class Introductions:
             self._core.roster.identify(session, harness, talk)
         if session.to_row("", "") != before:
             self._core.save(session)
+            self._holding.refresh_policy(session)
+            self._holding.reconsider(session, now)
         self._core.answer(wire, request.id, {"session": shape_session(session, self._core.identity.machine)})
 
     # -- going ------------------------------------------------------------------------------

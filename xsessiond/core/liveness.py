@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from xsessiond.core import limits
 from xsessiond.core.delivery import Delivery
-from xsessiond.core.effects import CloseDoor, ProcessId, UnwatchProcess, WatchProcess
+from xsessiond.core.effects import CloseDoor, ForgetProject, ProcessId, UnwatchProcess, WatchProcess
+from xsessiond.core.holding import Holding
 from xsessiond.core.records import DropPins
 from xsessiond.core.roster import Session
 from xsessiond.core.state import Core, Wire
@@ -24,9 +25,10 @@ KNOWN_ENDED = 512
 class Liveness:
     """The part of the broker that knows when a session goes."""
 
-    __slots__ = ("_core", "_delivery", "_waits")
+    __slots__ = ("_core", "_delivery", "_holding", "_waits")
 
-    def __init__(self, core: Core, delivery: Delivery, waits: Waits) -> None:
+    def __init__(self, core: Core, delivery: Delivery, waits: Waits, holding: Holding) -> None:
+        self._holding = holding
         self._core, self._delivery, self._waits = core, delivery, waits
 
     # -- signs of life ------------------------------------------------------------------------------
@@ -109,18 +111,21 @@ class Liveness:
         if reason != "lost":
             session.token_hash = b""  # nobody comes back to it with that
         session.pins.clear()
+        self._holding.end_trusts_of(session)
         for kind in ("grace", "pong", "offer"):
             self._core.agenda.cancel((kind, session.id))
         self._core.persist(DropPins(session.id))
         self._core.save(session)
         self._core.out.append(CloseDoor(session.id, session.ref))
+        self._core.out.append(ForgetProject(session.id))
         self._core.log("info", "session ended", session=session.id, reason=reason)
         self._delivery.keep_for_later(session, now)
         self._forget_some()
 
     def _forget_some(self) -> None:
         """Bounds what is known of sessions that ended and have nothing waiting."""
-        idle = [session for session in self._core.roster.ended() if not len(session.box)]
+        ended = self._core.roster.ended()
+        idle = [session for session in ended if not len(session.box) and not session.box.held]
         for session in idle[: max(0, len(idle) - KNOWN_ENDED)]:
             self._core.roster.forget(session)
             self._core.receipts.pop(session.id, None)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Raw, Struct
 
-from xsessiond.core.records import MessageRow
+from xsessiond.core.records import HoldRow, MessageRow
 
 FINAL = frozenset({"denied", "expired", "refused", "discarded"})
 """States that nothing follows and in which the text never reached its receiver."""
@@ -51,7 +51,8 @@ def settled(state: str) -> str:
 
 class Message(Struct, eq=False):
     """A message on its way; made by `message_of`. row: as it was stored; what changes since stands here. origin: its
-    `from`, encoded. lease: the link that has it, or None. id, seq, size and target are the row's."""
+    `from`, encoded. lease: the link that has it, or None. hold: why a human must
+    decide, or had to. id, seq, size and target are the row's."""
 
     row: MessageRow
     origin: Raw
@@ -62,6 +63,7 @@ class Message(Struct, eq=False):
     state: str
     lease: int | None = None
     handed_at: int | None = None
+    hold: HoldRow | None = None
 
     def advance(self, event: str) -> str:
         """Moves by the table and returns the new state. Raises KeyError naming state and event."""
@@ -77,13 +79,15 @@ def message_of(row: MessageRow, origin: Raw) -> Message:
 
 
 class Box:
-    """What one receiver has not taken. `waiting` is in order; `leased` by id, in the order of leasing."""
+    """What one receiver has not taken. `waiting` is in order; `leased` by id, in the order of leasing; `held` by id, in
+    order: it is not the receiver's before a human lets it go."""
 
-    __slots__ = ("leased", "size", "waiting")
+    __slots__ = ("held", "leased", "size", "waiting")
 
     def __init__(self) -> None:
         self.waiting: deque[Message] = deque()
         self.leased: dict[str, Message] = {}
+        self.held: dict[str, Message] = {}
         self.size = 0
 
     def __len__(self) -> int:
@@ -98,6 +102,16 @@ class Box:
         """A new one, at the end."""
         self.waiting.append(message)
         self.size += message.size
+
+    def hold(self, message: Message) -> None:
+        """A new one that must not be taken yet."""
+        self.held[message.id] = message
+
+    def let_go(self, message: Message) -> None:
+        """A held one may be taken, in the place that its order gives it."""
+        del self.held[message.id]
+        self.size += message.size
+        self.waiting = deque(sorted([message, *self.waiting], key=_by_seq))
 
     def lease(self, link: int, most: int) -> list[Message]:
         """Takes up to `most` for a link, oldest first."""
@@ -118,6 +132,8 @@ class Box:
 
     def remove(self, message: Message) -> None:
         """It is out of the box for good, wherever it was."""
+        if self.held.pop(message.id, None) is not None:
+            return
         if self.leased.pop(message.id, None) is None:
             self.waiting.remove(message)
         message.lease = None

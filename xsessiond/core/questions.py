@@ -16,13 +16,24 @@ from xsessiond.core.effects import FindMessage, FindSent, Found, ReadLog, SendFr
 from xsessiond.core.errors import Refusal
 from xsessiond.core.ids import is_message_id
 from xsessiond.core.liveness import Liveness
-from xsessiond.core.mailbox import WAITING, Message, settled
+from xsessiond.core.mailbox import WAITING, Box, Message, settled
 from xsessiond.core.records import EventRow, MessageRow
 from xsessiond.core.roster import Session
 from xsessiond.core.shapes import SessionShape, shape_entry, shape_history, shape_session, shape_step
 from xsessiond.core.state import Caller, Core, Wire
 from xsessiond.core.times import Now, format_time, parse_time
-from xsessiond.core.wire import Check, Inbox, ListSessions, Log, RequestId, Status, Whoami, encode, encode_result
+from xsessiond.core.wire import (
+    Check,
+    Config,
+    Inbox,
+    ListSessions,
+    Log,
+    RequestId,
+    Status,
+    Whoami,
+    encode,
+    encode_result,
+)
 
 LOG_MOST = 10_000
 WONDER_MOST = 256
@@ -38,7 +49,7 @@ class Questions:
         self._core, self._liveness = core, liveness
 
     def _shape(self, session: Session) -> SessionShape:
-        return shape_session(session, self._core.identity.machine)
+        return shape_session(session, self._core.identity.machine, self._core.class_of(session))
 
     def list_sessions(self, wire: Wire, request: ListSessions, now: Now) -> None:
         """The roster; with `all` also the conversations that ended and may be resumed."""
@@ -77,7 +88,8 @@ class Questions:
                 "name": caller.session.name,
                 "among": [self._shape(session) for session in caller.among],
                 "address": None if own is None else f"{own.name} [{own.ref}]",
-                "policy": "accept",
+                "policy": None if own is None else own.policy.inbound,
+                "class": None if own is None else self._core.class_of(own),
             },
         )
 
@@ -200,6 +212,15 @@ class Questions:
 
     # -- the broker ------------------------------------------------------------------------------
 
+    def config(self, wire: Wire, request: Config, now: Now) -> None:
+        """The settings in force, each with where it was written."""
+        settings = self._core.settings
+        answer = {"values": settings.shown, "problems": settings.config_problems, "ok": settings.config_ok}
+        self._core.answer(wire, request.id, answer)
+
+    def _boxes(self) -> list[Box]:
+        return [session.box for session in [*self._core.roster.known.values(), self._core.human]]
+
     def status(self, wire: Wire, request: Status, now: Now) -> None:
         """Frozen. Leaves at once, also when the disk hangs."""
         core = self._core
@@ -212,8 +233,8 @@ class Questions:
                 "uptime_s": round(now.mono - core.started_mono, 3),
             },
             "sessions": len(core.roster),
-            "queued": len(core.messages),
-            "held": 0,
+            "queued": sum(len(box) for box in self._boxes()),
+            "held": sum(len(box.held) for box in self._boxes()),
             "store": {"ok": core.store_ok, "detail": core.store_detail},
             "config": {"ok": core.settings.config_ok, "problems": list(core.settings.config_problems)},
             "warnings": core.warnings,

@@ -25,6 +25,11 @@ SENTENCES = {
     "held": "{id} to {to} is held: a human must decide. Do not send it again.",
 }
 """The only states that are told without being asked for."""
+RECEIVER_SENTENCES = {
+    "expired": "1 held message from {name} expired; nobody decided about it.",
+    "denied": "1 held message from {name} was denied by your user.",
+}
+"""What a receiver hears of a message that it never got."""
 
 
 class Receipts:
@@ -47,6 +52,17 @@ class Receipts:
         at = max(now.ms, waiting[-1].at + 1) if waiting else now.ms
         self._core.persist(PutReceipt(sender_id, message.id, state, at, text))
         self.restore(sender_id, message.id, state, at, text)
+
+    def tell_receiver(self, message: Message, state: str, now: Now) -> None:
+        """A held message ended and its receiver never knew of it: one line for its next step, without the text."""
+        owner = self._core.roster.known.get(message.row.target_id)
+        if owner is None:
+            return
+        text = RECEIVER_SENTENCES[state].format(name=message.row.sender_name)
+        waiting = self._core.receipts.get(owner.id)
+        at = max(now.ms, waiting[-1].at + 1) if waiting else now.ms
+        self._core.persist(PutReceipt(owner.id, message.id, state, at, text))
+        self.restore(owner.id, message.id, state, at, text)
 
     def restore(self, session_id: str, message_id: str, state: str, at: int, text: str) -> None:
         """A receipt that was stored before."""

@@ -11,11 +11,13 @@ from math import ceil
 from msgspec import UNSET
 
 from xsessiond.core import limits
+from xsessiond.core.admission import Admit, Hold, Refuse
 from xsessiond.core.callers import find_caller
 from xsessiond.core.delivery import Delivery
 from xsessiond.core.draft import Draft, draft_of
 from xsessiond.core.effects import FindMessage, Found, Prune
 from xsessiond.core.errors import Refusal
+from xsessiond.core.holding import Holding
 from xsessiond.core.ids import ID_BYTES, message_id_from
 from xsessiond.core.liveness import Liveness
 from xsessiond.core.mailbox import FINAL, Message, message_of
@@ -24,13 +26,11 @@ from xsessiond.core.repeats import Repeats
 from xsessiond.core.roster import Session
 from xsessiond.core.shapes import SendShape, shape_entry
 from xsessiond.core.state import Core, Wire
-from xsessiond.core.times import Now
+from xsessiond.core.times import Now, format_time_or_none
 from xsessiond.core.waits import Waits
 from xsessiond.core.wire import Send, encode_notification
 
 DAY_MS = 24 * 3600 * 1000
-RULE = "default: accept"
-"""Which rule admitted a message."""
 
 NOTICES = {
     "pull": "It reads its mail when it next uses one of its xsession tools.",
@@ -44,10 +44,11 @@ NOTICES = {
 class Sending:
     """The part of the broker that accepts messages."""
 
-    __slots__ = ("_core", "_delivery", "_liveness", "_repeats", "_waits")
+    __slots__ = ("_core", "_delivery", "_holding", "_liveness", "_repeats", "_waits")
 
-    def __init__(self, core: Core, delivery: Delivery, liveness: Liveness, waits: Waits) -> None:
+    def __init__(self, core: Core, delivery: Delivery, liveness: Liveness, waits: Waits, holding: Holding) -> None:
         self._core, self._delivery, self._liveness, self._waits = core, delivery, liveness, waits
+        self._holding = holding
         self._repeats = Repeats(core)
 
     # -- checks ------------------------------------------------------------------------------
@@ -174,11 +175,21 @@ class Sending:
                 f"Wait {ceil(seconds)} s, and say more in one message.",
                 retry_after_s=ceil(seconds * 10) / 10,  # never too short
             )
-        self._accept(wire, draft, target, now)
+        verdict = self._holding.judge(sender, target, now)
+        if isinstance(verdict, Refuse):
+            raise Refusal(
+                "refused",
+                f"{target.name} takes no messages: {verdict.rule}. Nothing was sent.",
+                "Its user can change that.",
+                detail={"rule": verdict.rule},
+            )
+        if isinstance(verdict, Hold):
+            self._holding.check_room(target)
+        self._accept(wire, draft, target, verdict, now)
 
     # -- acceptance ------------------------------------------------------------------------------
 
-    def _accept(self, wire: Wire, draft: Draft, target: Session, now: Now) -> None:
+    def _accept(self, wire: Wire, draft: Draft, target: Session, verdict: Admit | Hold, now: Now) -> None:
         core, params, sender = self._core, draft.params, draft.caller.session
         seq = core.next_seq
         core.next_seq = seq + 1
@@ -186,10 +197,11 @@ class Sending:
         pair_seq = sender.pair_seqs[target.id] = sender.pair_seqs.get(target.id, 0) + 1
         own = draft.caller.is_session
         harness, cwd = (sender.harness, sender.cwd) if own else (None, None)
+        state = "queued" if isinstance(verdict, Admit) else "held"
         row = MessageRow(
-            seq, message_id, "queued", sender.kind, sender.id, sender.name, harness, cwd, target.id, target.name,
+            seq, message_id, state, sender.kind, sender.id, sender.name, harness, cwd, target.id, target.name,
             draft.body, draft.size, draft.digest, params.summary, params.reply_to, draft.thread or message_id, 0,
-            params.mode, params.key, pair_seq, RULE, now.ms, None,
+            params.mode, params.key, pair_seq, verdict.rule, now.ms, None,
         )  # fmt: skip
         message = message_of(row, sender.origin)
         core.persist(PutMessage(row))
@@ -200,14 +212,17 @@ class Sending:
             core.persist(PutPin(sender.id, draft.pin, target.id))
         if params.key is not None:
             self._repeats.note_key(row)
-        target.box.put(message)
         core.messages[message_id] = message
         if draft.original is not None:
             self._mark_replied(draft.original, now)
-        notice = draft.notice or NOTICES.get(target.delivery if target.kind == "session" else target.kind)
-        shape = SendShape(message_id, "queued", target.target, RULE, None, draft.size, draft.digest.hex(), None, notice)
-        if not (params.reply_to is not None and self._waits.hand_reply(message, target, now)):
-            self._delivery.offer(target, now, added=1)  # first, since its receiver is the one who is waiting
+        shape = SendShape(message_id, row.state, target.target, row.rule, None, draft.size, draft.digest.hex())
+        if isinstance(verdict, Hold):
+            self._hold(message, target, verdict, sender, shape, now)
+        else:
+            shape.notice = draft.notice or NOTICES.get(target.delivery if target.kind == "session" else target.kind)
+            target.box.put(message)
+            if not (params.reply_to is not None and self._waits.hand_reply(message, target, now)):
+                self._delivery.offer(target, now, added=1)  # first, since its receiver is the one who is waiting
         if params.wait_reply and draft.request_id is not UNSET:
             self._waits.begin(draft.link, draft.request_id, shape, params.wait_reply, now)
         else:
@@ -221,6 +236,14 @@ class Sending:
         if now.ms - core.pruned_at > DAY_MS:
             core.pruned_at = now.ms
             core.out.append(Prune(now.ms - core.settings.keep_ms))
+
+    def _hold(
+        self, message: Message, target: Session, verdict: Hold, sender: Session, shape: SendShape, now: Now
+    ) -> None:
+        """A human must decide first; the answer says until when, and where."""
+        hold = self._holding.put(message, target, verdict, self._core.class_of(sender), now)
+        shape.expires_at = format_time_or_none(hold.expires_at)
+        shape.notice = f"Held ({hold.cause}): a human decides with `xsessionctl hold-queue`. Do not send it again."
 
     def _mark_replied(self, original: MessageRow | Message, now: Now) -> None:
         """A reply is evidence that the original was read, even if its acknowledgement was lost."""

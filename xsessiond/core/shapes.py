@@ -10,8 +10,9 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Raw, Struct
 
+from xsessiond.core.defuse import find_control_markup
 from xsessiond.core.mailbox import FINAL, Message
-from xsessiond.core.records import EventRow, MessageRow
+from xsessiond.core.records import EventRow, HoldRow, MessageRow, TrustRow
 from xsessiond.core.roster import Session
 from xsessiond.core.times import format_time, format_time_or_none
 
@@ -38,7 +39,7 @@ class SessionShape(Struct):
     held: int = msgspec.field()
 
 
-def shape_session(session: Session, machine: str) -> SessionShape:
+def shape_session(session: Session, machine: str, perm_class: str | None = None) -> SessionShape:
     """One row of the roster."""
     return SessionShape(
         id=session.id,
@@ -50,14 +51,14 @@ def shape_session(session: Session, machine: str) -> SessionShape:
         pid=session.process.pid if session.process else None,
         cwd=session.cwd,
         state=session.shown_state,
-        perm_class=session.perm_class,
+        perm_class=perm_class or session.perm_class,
         delivery=session.delivery if session.running else "none",
         can_reply=session.can_reply,
         machine=machine,
         started_at=format_time(session.started_at),
         last_seen_at=format_time(session.last_seen_at),
         queued=len(session.box),
-        held=0,
+        held=len(session.box.held),
     )
 
 
@@ -121,7 +122,71 @@ def shape_delivery(message: Message, receiver: Session, now_ms: int) -> Delivery
         row.mode,
         receiver.can_reply,
         not receiver.noted,
+        None if message.hold is None else shape_held(message.hold),
     )
+
+
+def shape_held(row: HoldRow) -> dict[str, object] | None:
+    """The mark of a message that was held and let go; None while it is held."""
+    if row.released_at is None:
+        return None
+    held_s = max(0, (row.released_at - row.held_at) // 1000)
+    return {"held_s": held_s, "by": row.released_by, "at": format_time(row.released_at), "cause": row.cause}
+
+
+def shape_hold(
+    message: Message, sender: Session | None, target: Session, machine: str, target_class: str
+) -> dict[str, object]:
+    """`hold` of the contract: all that a person should see before deciding."""
+    row, hold = message.row, message.hold
+    assert hold is not None
+    origin: object
+    if row.sender_kind == "session" and sender is not None:
+        origin = shape_session(sender, machine)
+    else:
+        origin = {"kind": row.sender_kind, "id": row.sender_id, "name": row.sender_name, "cwd": row.sender_cwd}
+    return {
+        "id": row.id,
+        "from": origin,
+        "to": shape_session(target, machine),
+        "cause": hold.cause,
+        "rule": hold.rule,
+        "held_at": format_time(hold.held_at),
+        "expires_at": format_time_or_none(hold.expires_at),
+        "bytes": row.bytes,
+        "sha256": row.sha256.hex(),
+        "preview": row.body[:200],
+        "text": row.body,
+        "summary": row.summary,
+        "sender_class": hold.sender_class,
+        "receiver_class": target_class,
+        "flags": find_control_markup(row.body),
+    }
+
+
+def _shape_side(session_id: str, name: str, session: Session | None) -> dict[str, object]:
+    return {"id": session_id, "name": session.name if session else name, "ref": session.ref if session else None}
+
+
+def shape_trust(row: TrustRow, sender: Session | None, target: Session | None) -> dict[str, object]:
+    """One remembered approval."""
+    return {
+        "id": row.id,
+        "from": {
+            "id": row.sender_id,
+            "name": sender.name if sender else row.sender_name,
+            "ref": sender.ref if sender else None,
+        },
+        "to": {
+            "id": row.target_id,
+            "name": target.name if target else row.target_name,
+            "ref": target.ref if target else None,
+        },
+        "scope": row.scope,
+        "by": row.by,
+        "at": format_time(row.at),
+        "until": format_time_or_none(row.until),
+    }
 
 
 def shape_origin(row: MessageRow, ref: str | None) -> Raw:

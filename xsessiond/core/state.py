@@ -15,6 +15,7 @@ import msgspec
 from xsessiond.core.address import Resolver
 from xsessiond.core.agenda import Agenda
 from xsessiond.core.effects import (
+    CheckPassphrase,
     CloseLink,
     Effect,
     Found,
@@ -30,8 +31,8 @@ from xsessiond.core.ids import SessionId
 from xsessiond.core.jsonrpc import REFUSED
 from xsessiond.core.link import Link
 from xsessiond.core.mailbox import Message
-from xsessiond.core.pacing import PaceSettings
-from xsessiond.core.records import Op, PutSession
+from xsessiond.core.policy import CoreSettings
+from xsessiond.core.records import Op, PutSession, TrustRow
 from xsessiond.core.roster import Roster, Session
 from xsessiond.core.shapes import SendShape
 from xsessiond.core.times import Now
@@ -48,15 +49,6 @@ class Identity(msgspec.Struct, frozen=True):
     machine: str
     user: str
     session_dir: str
-
-
-class CoreSettings(msgspec.Struct, frozen=True):
-    """What the core needs of the configuration. config_ok, config_problems: for `status`."""
-
-    pacing: PaceSettings = PaceSettings()
-    keep_ms: int = 7 * 24 * 3600 * 1000
-    config_ok: bool = True
-    config_problems: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -127,6 +119,15 @@ class Asked:
     then: Continuation
 
 
+@dataclass(frozen=True, slots=True)
+class Proving:
+    """A decision that waits for the passphrase to be checked."""
+
+    link: int
+    request_id: RequestId
+    then: Callable[[Wire, Now], None]
+
+
 class Core:
     """The broker's knowledge. `out` gathers the effects of the event being handled."""
 
@@ -152,6 +153,9 @@ class Core:
         self.out: list[Effect] = []
         self._tickets = 0
         self.asked: dict[int, Asked] = {}
+        self.proving: dict[int, Proving] = {}
+        self.trusts: dict[str, TrustRow] = {}
+        self.queue_watchers: set[int] = set()
 
     def persist(self, op: Op) -> None:
         """Store this before what follows is sent."""
@@ -194,6 +198,18 @@ class Core:
         self._tickets += 1
         self.asked[self._tickets] = Asked(wire.link, request_id, then)
         self.out.append(LookUp(self._tickets, question))
+
+    def check_passphrase(self, wire: Wire, request_id: RequestId, text: str, then: Callable[[Wire, Now], None]) -> None:
+        """Has the passphrase checked; `then` goes on if it is right, as part of a later event."""
+        self._tickets += 1
+        self.proving[self._tickets] = Proving(wire.link, request_id, then)
+        self.out.append(CheckPassphrase(self._tickets, text))
+
+    def class_of(self, session: Session) -> str:
+        """The permission class: what the harness says, or what the user says of a harness that cannot tell."""
+        if session.perm_class != "unknown":
+            return session.perm_class
+        return self.settings.assume_class.get(session.harness, "unknown")
 
     def owner_of(self, session_id: str) -> Session | None:
         """The session that this id belongs to, or the one that stands for the human or for scripts."""

@@ -7,7 +7,7 @@ Nothing behind this module sees a raw dict. Refuses to know: links, sessions, wh
 from __future__ import annotations
 
 import json
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -48,7 +48,7 @@ class RegisterParams(Struct, frozen=True):
     harness_session_id: str | None = None
     pid: int | None = None
     perm_class: PermClass | None = msgspec.field(name="class", default=None)
-    inbound: str | None = None
+    inbound: Literal["accept", "hold", "refuse"] | str | None = None
     delivery: Delivery = "pull"
     can_reply: bool = True
     modes: tuple[Mode, ...] = ("auto",)
@@ -132,6 +132,39 @@ class LogParams(Struct, frozen=True):
     since: str | None = None
     thread: str | None = None
     follow: bool = False
+
+
+class HoldQueueParams(Struct, frozen=True):
+    """message_id: that one only. watch: the link then gets a notification `queue` at each change."""
+
+    message_id: str | None = None
+    watch: bool = False
+
+
+class DecideParams(Struct, frozen=True):
+    """A human's word about held messages. trust: what it covers besides; for_s: for so many seconds."""
+
+    verdict: Literal["approve", "deny"]
+    ids: tuple[str, ...] = ()
+    all: bool = False
+    trust: Literal["once", "session", "pair"] | None = None
+    for_s: Annotated[float, msgspec.Meta(gt=0, le=1e9)] | None = None
+    reason: str | None = None
+    passphrase: str | None = None
+
+
+class RevokeTrustParams(Struct, frozen=True):
+    """One remembered approval by its id."""
+
+    id: str
+    passphrase: str | None = None
+
+
+class ExplainParams(Struct, frozen=True):
+    """Two addresses; the sender may be `human` or `script`."""
+
+    sender: str
+    receiver: str
 
 
 class CancelParams(Struct, frozen=True):
@@ -247,6 +280,48 @@ class Log(Request, frozen=True, tag="log"):
     params: LogParams = LogParams()
 
 
+class HoldQueue(Request, frozen=True, tag="hold_queue"):
+    """What a human must decide about."""
+
+    params: HoldQueueParams = HoldQueueParams()
+
+
+class Decide(Request, frozen=True, tag="decide"):
+    """Approve or deny."""
+
+    params: DecideParams
+
+
+class Trusts(Request, frozen=True, tag="trusts"):
+    """The remembered approvals."""
+
+    params: NoParams = NoParams()
+
+
+class RevokeTrust(Request, frozen=True, tag="revoke_trust"):
+    """A remembered approval ends."""
+
+    params: RevokeTrustParams
+
+
+class Explain(Request, frozen=True, tag="explain"):
+    """The verdict between two, without sending."""
+
+    params: ExplainParams
+
+
+class Config(Request, frozen=True, tag="config"):
+    """The settings in force, each with its source."""
+
+    params: NoParams = NoParams()
+
+
+class Reload(Request, frozen=True, tag="reload"):
+    """Read the settings anew."""
+
+    params: NoParams = NoParams()
+
+
 class Cancel(Request, frozen=True, tag="cancel"):
     """A wait is given up."""
 
@@ -268,6 +343,7 @@ class Stop(Request, frozen=True, tag="stop"):
 AnyRequest = (
     Hello | Register | Attach | ListSessions | Whoami | Send | Check | Inbox | Take | Ack | Handed | Release | Rename
     | Update | End | Log | Cancel | Status | Stop
+    | HoldQueue | Decide | Trusts | RevokeTrust | Explain | Config | Reload
 )  # fmt: skip
 
 METHODS = frozenset(str(kind.__struct_config__.tag) for kind in get_args(AnyRequest))

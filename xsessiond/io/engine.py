@@ -15,21 +15,26 @@ import trio
 
 from xsessiond.core.broker import Broker
 from xsessiond.core.effects import (
+    CheckPassphrase,
     CloseDoor,
     CloseLink,
     Effect,
     Event,
+    ForgetProject,
     Found,
     FrameReceived,
     HealthChanged,
     LookedUp,
     LookUp,
+    Notify,
     NotStored,
     OpenDoor,
     Persist,
     ProcessExited,
     ProcessId,
     Prune,
+    ReadProject,
+    ReadSettings,
     SendFrame,
     Stop,
     TimePassed,
@@ -129,6 +134,16 @@ class Engine:
             case WatchProcess():
                 if not self._around.watch(effect.process):
                     trio.lowlevel.spawn_system_task(self._report_exit, effect.process)
+            case ReadProject():
+                self._around.read_project(effect.session_id, effect.cwd)
+            case ForgetProject():
+                self._around.forget_project(effect.session_id)
+            case ReadSettings():
+                self._around.read_settings()
+            case CheckPassphrase():
+                self._around.check_passphrase(effect.ticket, effect.text)
+            case Notify():
+                self._around.notify(effect.title, effect.text)
             case UnwatchProcess():
                 self._around.unwatch(effect.process)
             case WriteLog():

@@ -16,9 +16,19 @@ from functools import partial
 import trio
 
 from xsessiond.core.broker import Broker
-from xsessiond.core.effects import LinkClosed, LinkOpened, ProcessExited, ProcessId, Restored, StopAsked
+from xsessiond.core.effects import (
+    LinkClosed,
+    LinkOpened,
+    PassphraseChecked,
+    ProcessExited,
+    ProcessId,
+    ProjectRead,
+    Restored,
+    StopAsked,
+)
 from xsessiond.core.effects import Peer as PeerFacts
 from xsessiond.core.limits import LINKS_PER_SESSION, STOP_WITHIN_S
+from xsessiond.core.policy import ProjectSettings
 from xsessiond.io.accept import Acceptor
 from xsessiond.io.engine import Engine
 from xsessiond.io.exits import ExitWatch
@@ -91,6 +101,23 @@ class Service:
     def unwatch(self, process: ProcessId) -> None:
         """See `ExitWatch.unwatch`."""
         self._exits.unwatch(process)
+
+    def read_project(self, session_id: str, cwd: str) -> None:
+        """No project's settings are read yet: none says anything."""
+        self._engine.submit(ProjectRead(session_id, ProjectSettings()))
+
+    def forget_project(self, session_id: str) -> None:
+        """Nothing is watched yet."""
+
+    def read_settings(self) -> None:
+        """Nothing is read anew yet."""
+
+    def check_passphrase(self, ticket: int, text: str) -> None:
+        """No passphrase can be set yet."""
+        self._engine.submit(PassphraseChecked(ticket, ok=False, problem="No passphrase is set."))
+
+    def notify(self, title: str, text: str) -> None:
+        """No command is run yet."""
 
     def write_log(self, level: str, what: str, facts: dict[str, object]) -> None:
         """One line for the operator."""

@@ -25,6 +25,21 @@ class Surroundings(Protocol):
     def unwatch(self, process: ProcessId) -> None:
         """Takes back one `watch`."""
 
+    def read_project(self, session_id: str, cwd: str) -> None:
+        """Answers with `ProjectRead`, later, and again at each change."""
+
+    def forget_project(self, session_id: str) -> None:
+        """The project's changes do not matter for this session any more."""
+
+    def read_settings(self) -> None:
+        """Answers with `SettingsRead`, later."""
+
+    def check_passphrase(self, ticket: int, text: str) -> None:
+        """Answers with `PassphraseChecked`, later."""
+
+    def notify(self, title: str, text: str) -> None:
+        """Tells the user, if a command for that is set."""
+
     def write_log(self, level: str, what: str, facts: dict[str, object]) -> None:
         """A line for the operator."""
 

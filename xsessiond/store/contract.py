@@ -15,16 +15,21 @@ import msgspec
 from xsessiond.core.records import (
     DropPins,
     DropReceipts,
+    DropTrust,
     EventRow,
+    HoldRow,
     MarkMessage,
     MessageRow,
     Op,
+    PutHold,
     PutMessage,
     PutPin,
     PutReceipt,
     PutSession,
+    PutTrust,
     SessionRow,
     Snapshot,
+    TrustRow,
 )
 
 __all__ = [
@@ -32,20 +37,25 @@ __all__ = [
     "WAITING_STATES",
     "DropPins",
     "DropReceipts",
+    "DropTrust",
     "EventRow",
+    "HoldRow",
     "Integrity",
     "MarkMessage",
     "MessageRow",
     "Op",
+    "PutHold",
     "PutMessage",
     "PutPin",
     "PutReceipt",
     "PutSession",
+    "PutTrust",
     "SessionRow",
     "Snapshot",
     "Store",
     "StoreError",
     "StoreNewer",
+    "TrustRow",
 ]
 
 

@@ -16,18 +16,23 @@ from xsessiond.store.contract import (
     WAITING_STATES,
     DropPins,
     DropReceipts,
+    DropTrust,
     EventRow,
+    HoldRow,
     Integrity,
     MarkMessage,
     MessageRow,
     Op,
+    PutHold,
     PutMessage,
     PutPin,
     PutReceipt,
     PutSession,
+    PutTrust,
     SessionRow,
     Snapshot,
     StoreError,
+    TrustRow,
 )
 
 
@@ -43,6 +48,8 @@ class MemoryStore:
         self._pins: dict[tuple[str, str], PutPin] = {}
         self._receipts: list[PutReceipt] = []
         self._pairs: dict[tuple[str, str], int] = {}
+        self._holds: dict[int, HoldRow] = {}
+        self._trusts: dict[str, TrustRow] = {}
         self._next_seq = 1
 
     # -- writing ------------------------------------------------------------------------------------------------------
@@ -91,6 +98,12 @@ class MemoryStore:
                 self._pins = {key: pin for key, pin in self._pins.items() if pin.sender_id != op.sender_id}
             case PutReceipt():
                 self._receipts.append(op)
+            case PutHold(hold):
+                self._holds[hold.seq] = hold
+            case PutTrust(trust):
+                self._trusts[trust.id] = trust
+            case DropTrust():
+                self._trusts.pop(op.trust_id, None)
             case DropReceipts():
                 self._receipts = [it for it in self._receipts if it.session_id != op.session_id or it.at > op.upto]
 
@@ -104,6 +117,7 @@ class MemoryStore:
             for row in gone:
                 del self._messages[row.seq]
                 self._marks.pop(row.seq, None)
+                self._holds.pop(row.seq, None)
             self._keys = {key: seq for key, seq in self._keys.items() if seq in self._messages}
             self._prune_sessions(older_than_ms)
             return len(gone)
@@ -116,6 +130,8 @@ class MemoryStore:
                 del self._sessions[row.id]
         self._pins = {key: pin for key, pin in self._pins.items() if pin.sender_id in self._sessions}
         self._receipts = [receipt for receipt in self._receipts if receipt.session_id in self._sessions]
+        known = self._sessions
+        self._trusts = {key: it for key, it in self._trusts.items() if it.sender_id in known and it.target_id in known}
         self._pairs = {pair: count for pair, count in self._pairs.items() if self._is_pair_known(*pair)}
 
     def checkpoint(self) -> None:
@@ -139,6 +155,8 @@ class MemoryStore:
                 receipts=list(self._receipts),
                 next_seq=self._find_next_seq(),
                 pair_seqs=sorted((*pair, count) for pair, count in pairs.items() if self._is_pair_known(*pair)),
+                holds=[self._holds[row.seq] for row in rows if row.state in WAITING_STATES and row.seq in self._holds],
+                trusts=[self._trusts[key] for key in sorted(self._trusts)],
             )
 
     def find_message(self, message_id: str) -> tuple[MessageRow, Sequence[EventRow]] | None:

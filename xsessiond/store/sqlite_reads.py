@@ -10,7 +10,17 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Final
 
-from xsessiond.store.contract import WAITING_STATES, EventRow, MessageRow, PutPin, PutReceipt, SessionRow, Snapshot
+from xsessiond.store.contract import (
+    WAITING_STATES,
+    EventRow,
+    HoldRow,
+    MessageRow,
+    PutPin,
+    PutReceipt,
+    SessionRow,
+    Snapshot,
+    TrustRow,
+)
 from xsessiond.store.schema import MESSAGE_COLUMNS, SHELF_BITS
 
 WAITING: Final = ", ".join(f"'{state}'" for state in WAITING_STATES)
@@ -28,6 +38,11 @@ _SEQ_OF_ID: Final = f"""
     )
     SELECT c.seq FROM shelf CROSS JOIN content c ON c.seq >> {SHELF_BITS} = shelf.n AND c.id = ? LIMIT 1"""  # noqa: S608 - constants
 _SESSIONS: Final = f"SELECT {', '.join(SessionRow.__struct_fields__)} FROM session ORDER BY started_at, id"  # noqa: S608 - constants
+_HOLDS: Final = f"""SELECT {", ".join("h." + name for name in HoldRow.__struct_fields__)}
+    FROM hold h JOIN message m ON m.seq = h.seq WHERE m.state IN ({WAITING}) ORDER BY h.seq"""  # noqa: S608 - constants
+_TRUSTS: Final = (
+    'SELECT id, sender_id, sender_name, target_id, target_name, scope, "by", at, until FROM trust ORDER BY id'
+)
 _FLAGS: Final = ("can_reply", "live", "noted")
 
 _PAIR_SEQS: Final = """
@@ -58,6 +73,8 @@ def load_snapshot(db: sqlite3.Connection) -> Snapshot:
             ],
             next_seq=next_seq(db),
             pair_seqs=db.execute(_PAIR_SEQS).fetchall(),
+            holds=[HoldRow(*row) for row in db.execute(_HOLDS)],
+            trusts=[TrustRow(*row) for row in db.execute(_TRUSTS)],
         )
     finally:
         db.execute("COMMIT")
