@@ -23,24 +23,32 @@ import msgspec
 from xsessiond.core import jsonrpc
 from xsessiond.core.broker import Broker
 from xsessiond.core.effects import (
+    CheckPassphrase,
     CloseDoor,
     CloseLink,
     Effect,
     Event,
+    ForgetProject,
     FrameReceived,
     LinkClosed,
     LinkOpened,
     LookedUp,
     LookUp,
     NotStored,
+    Notify,
     OpenDoor,
+    PassphraseChecked,
     Peer,
     Persist,
     ProcessExited,
     ProcessId,
+    ProjectRead,
     Prune,
+    ReadProject,
+    ReadSettings,
     Restored,
     SendFrame,
+    SettingsRead,
     Stop,
     TimePassed,
     UnwatchProcess,
@@ -49,9 +57,10 @@ from xsessiond.core.effects import (
 )
 from xsessiond.core.errors import CODES, Refusal
 from xsessiond.core.link import Link
+from xsessiond.core.policy import CoreSettings, ProjectSettings
 from xsessiond.core.records import Op
 from xsessiond.core.roster import Session
-from xsessiond.core.state import CoreSettings, Identity
+from xsessiond.core.state import Identity
 from xsessiond.core.times import Now
 from xsessiond.core.wire import answered_request, encode_error
 from xsessiond.io.lookups import answer_question
@@ -271,6 +280,9 @@ class House:
         self._count = 0
         self._links = 0
         self._pids = 1000
+        self.projects: dict[str, ProjectSettings] = {}
+        self.passphrase = ""
+        self.notified: list[Notify] = []
         self._start()
 
     def _start(self) -> None:
@@ -353,6 +365,16 @@ class House:
                 self.questions.append(effect)
                 if not self.slow:
                     self.answer_questions()
+            case ReadProject():
+                self.handle(ProjectRead(effect.session_id, self.projects.get(effect.cwd, ProjectSettings())))
+            case ForgetProject():
+                pass
+            case ReadSettings():
+                self.handle(SettingsRead(self.settings))
+            case CheckPassphrase():
+                self.handle(PassphraseChecked(effect.ticket, effect.text == self.passphrase))
+            case Notify():
+                self.notified.append(effect)
             case Prune():
                 self.prunes.append(effect)
                 self.store.prune(older_than_ms=effect.older_than_ms)
@@ -393,7 +415,7 @@ class House:
         if pid is None:
             self._pids += 1000
             pid = self._pids
-        given = {"name": name, "harness": "codex", "cwd": "/src/app", **params}
+        given = {"name": name, "harness": "codex", "cwd": "/src/app", "class": "prompting", **params}
         if pid and "pid" not in params:
             given["pid"] = pid
         guest = Guest(self, pid, given)
