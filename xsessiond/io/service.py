@@ -26,7 +26,7 @@ from xsessiond.core.effects import (
     Restored,
     StopAsked,
 )
-from xsessiond.core.effects import Peer as PeerFacts
+from xsessiond.core.effects import Peer as PeerSeen
 from xsessiond.core.limits import LINKS_PER_SESSION, STOP_WITHIN_S
 from xsessiond.core.policy import ProjectSettings
 from xsessiond.io.accept import Acceptor
@@ -36,7 +36,8 @@ from xsessiond.io.listener import ListeningSocket, PathInUse, bind_listener
 from xsessiond.io.lock import BrokerLock
 from xsessiond.io.logs import Log
 from xsessiond.io.peer import Peer
-from xsessiond.io.processes import ancestry, boot_id, controlling_terminal, peer_credentials
+from xsessiond.io.peer_facts import PeerFacts
+from xsessiond.io.processes import boot_id, peer_credentials
 from xsessiond.io.readiness import FdSet
 from xsessiond.io.runtime_dir import keep_in_place, recover_runtime_dir
 from xsessiond.io.sdnotify import ServiceManager
@@ -67,7 +68,7 @@ class Service:
         self._links = 0
         self._stopped = trio.Event()
         self._uid = os.geteuid()
-        self._user = _user_name(self._uid)
+        self._facts = PeerFacts(_user_name(self._uid))
         self._acceptor: Acceptor | None = None
         self._nursery: trio.Nursery | None = None
 
@@ -131,7 +132,7 @@ class Service:
 
     def _serve(self, door: str | None, sock: socket.socket, closed: Callable[[], None]) -> None:
         """One connection begins."""
-        facts = self._identify(sock)
+        facts = self._identify(sock, closely=door is None)
         if facts is None:
             sock.close()
             closed()
@@ -150,7 +151,7 @@ class Service:
         self._engine.submit(LinkOpened(peer.link, door, facts, peer.protocol))
         peer.start()
 
-    def _identify(self, sock: socket.socket) -> PeerFacts | None:
+    def _identify(self, sock: socket.socket, *, closely: bool) -> PeerSeen | None:
         """Who connected, by the kernel's word; None for another user, who is not answered."""
         try:
             found = peer_credentials(sock)
@@ -159,12 +160,7 @@ class Service:
         if found.uid != self._uid:
             self._log.write("warning", "another user was turned away", {"uid": found.uid, "pid": found.pid})
             return None
-        if found.pid is None:
-            return PeerFacts(None, (), False, self._user)
-        above = ancestry(found.pid)
-        process = above[0] if above else None
-        terminal = controlling_terminal(found.pid) is not None
-        return PeerFacts(process, tuple(above), terminal, self._user)
+        return self._facts.look_closely(sock) if closely else self._facts.look(sock)
 
     # -- life --------------------------------------------------------------------------------------------------------
 
