@@ -143,6 +143,7 @@ class Broker:
             case SettingsRead():
                 self.core.settings = event.settings
                 self._holding.reconsider_all(now)
+                self._deciding.reloaded()
             case ProjectRead():
                 self._introductions.project_read(event, now)
             case PassphraseChecked():

@@ -18,7 +18,7 @@ from xsessiond.core.mailbox import Message
 from xsessiond.core.permission import require_human
 from xsessiond.core.records import DropTrust, Kind, MessageRow, PutTrust, TrustRow
 from xsessiond.core.roster import Session
-from xsessiond.core.shapes import shape_trust
+from xsessiond.core.shapes import shape_config, shape_trust
 from xsessiond.core.state import Core, Wire
 from xsessiond.core.times import Now
 from xsessiond.core.wire import Decide, DecideParams, Explain, HoldQueue, Reload, RequestId, RevokeTrust, Trusts, encode
@@ -208,9 +208,17 @@ class Deciding:
         self._core.answer(wire, request.id, told)
 
     def reload(self, wire: Wire, request: Reload, now: Now) -> None:
-        """Reads the settings files anew; they are in force when the answer to the next request leaves."""
+        """Reads the settings files anew; the answer, that of `config`, comes when they are in force."""
+        self._core.reloading.append((wire.link, request.id))
         self._core.out.append(ReadSettings())
-        self._core.answer(wire, request.id, {"reloading": True})
+
+    def reloaded(self) -> None:
+        """New settings are in force."""
+        waiting, self._core.reloading = self._core.reloading, []
+        for link, request_id in waiting:
+            wire = self._core.wires.get(link)
+            if wire is not None:
+                self._core.answer(wire, request_id, shape_config(self._core.settings))
 
     # -- who decides ---------------------------------------------------------------------------------
 

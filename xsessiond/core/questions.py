@@ -19,7 +19,7 @@ from xsessiond.core.liveness import Liveness
 from xsessiond.core.mailbox import WAITING, Box, Message, settled
 from xsessiond.core.records import EventRow, MessageRow
 from xsessiond.core.roster import Session
-from xsessiond.core.shapes import SessionShape, shape_entry, shape_history, shape_session, shape_step
+from xsessiond.core.shapes import SessionShape, shape_config, shape_entry, shape_history, shape_session, shape_step
 from xsessiond.core.state import Caller, Core, Wire
 from xsessiond.core.times import Now, format_time, parse_time
 from xsessiond.core.wire import (
@@ -214,9 +214,7 @@ class Questions:
 
     def config(self, wire: Wire, request: Config, now: Now) -> None:
         """The settings in force, each with where it was written."""
-        settings = self._core.settings
-        answer = {"values": settings.shown, "problems": settings.config_problems, "ok": settings.config_ok}
-        self._core.answer(wire, request.id, answer)
+        self._core.answer(wire, request.id, shape_config(self._core.settings))
 
     def _boxes(self) -> list[Box]:
         return [session.box for session in [*self._core.roster.known.values(), self._core.human]]

@@ -150,6 +150,7 @@ class Core:
         self.stopping = False
         self.followers = 0
         self.pruned_at = 0
+        self.reloading: list[tuple[int, RequestId]] = []
         self.out: list[Effect] = []
         self._tickets = 0
         self.asked: dict[int, Asked] = {}

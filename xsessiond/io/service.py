@@ -15,6 +15,8 @@ from functools import partial
 
 import trio
 
+from xsessiond.config import Config, to_core
+from xsessiond.config_files import SettingsFiles
 from xsessiond.core.broker import Broker
 from xsessiond.core.effects import (
     LinkClosed,
@@ -24,6 +26,7 @@ from xsessiond.core.effects import (
     ProcessId,
     ProjectRead,
     Restored,
+    SettingsRead,
     StopAsked,
 )
 from xsessiond.core.effects import Peer as PeerSeen
@@ -41,12 +44,14 @@ from xsessiond.io.processes import boot_id, peer_credentials
 from xsessiond.io.readiness import FdSet
 from xsessiond.io.runtime_dir import keep_in_place, recover_runtime_dir
 from xsessiond.io.sdnotify import ServiceManager
+from xsessiond.io.settings import SettingsSource
 from xsessiond.paths import PathError
 from xsessiond.store.contract import Store
 
 
 class Service:
-    """Runs one broker on one lock. rendezvous: the listening socket; inherited: a service manager owns its file."""
+    """Runs one broker on one lock. rendezvous: the listening socket; inherited: a service manager owns its file. files,
+    config: the settings files, and what they said at the start."""
 
     def __init__(
         self,
@@ -56,6 +61,8 @@ class Service:
         rendezvous: ListeningSocket,
         log: Log,
         manager: ServiceManager,
+        files: SettingsFiles,
+        config: Config,
         *,
         inherited: bool,
     ) -> None:
@@ -65,6 +72,7 @@ class Service:
         self._doors: dict[str, tuple[str, ListeningSocket]] = {}
         self._fds = FdSet(self._engine.settle)
         self._exits = ExitWatch(self._fds, lambda process: self._engine.submit(ProcessExited(process)))
+        self._settings = SettingsSource(files, config, self._settings_read, self._project_read, self._report)
         self._links = 0
         self._stopped = trio.Event()
         self._uid = os.geteuid()
@@ -104,14 +112,24 @@ class Service:
         self._exits.unwatch(process)
 
     def read_project(self, session_id: str, cwd: str) -> None:
-        """No project's settings are read yet: none says anything."""
-        self._engine.submit(ProjectRead(session_id, ProjectSettings()))
+        """See `SettingsSource.watch_project`."""
+        self._settings.watch_project(session_id, cwd)
 
     def forget_project(self, session_id: str) -> None:
-        """Nothing is watched yet."""
+        """See `SettingsSource.forget_project`."""
+        self._settings.forget_project(session_id)
 
     def read_settings(self) -> None:
-        """Nothing is read anew yet."""
+        """See `SettingsSource.reload`."""
+        self._settings.reload()
+
+    def _project_read(self, session_id: str, project: ProjectSettings) -> None:
+        self._engine.submit(ProjectRead(session_id, project))
+
+    def _settings_read(self, config: Config) -> None:
+        for problem in config.problems:
+            self._log.write("warning", "settings", {"problem": problem})
+        self._engine.submit(SettingsRead(to_core(config, has_passphrase=False)))
 
     def check_passphrase(self, ticket: int, text: str) -> None:
         """No passphrase can be set yet."""
@@ -172,6 +190,7 @@ class Service:
                 self._acceptor = Acceptor(self._fds, nursery, lambda text: self._log.write("warning", text, {}))
                 await nursery.start(self._engine.run)
                 nursery.start_soon(self._exits.run)
+                await nursery.start(self._settings.run)
                 self._clear_old_doors()
                 snapshot = self._store.load()
                 self._engine.submit(Restored(snapshot, boot_id()))
