@@ -49,11 +49,11 @@ from xsessiond.core.effects import (
 )
 from xsessiond.core.errors import CODES, Refusal
 from xsessiond.core.link import Link
+from xsessiond.core.outgoing import answered_request, encode_error
 from xsessiond.core.records import Op
 from xsessiond.core.roster import Session
 from xsessiond.core.state import CoreSettings, Identity
 from xsessiond.core.times import Now
-from xsessiond.core.wire import answered_request, encode_error
 from xsessiond.io.lookups import answer_question
 from xsessiond.store.memory import MemoryStore
 

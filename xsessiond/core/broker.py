@@ -40,6 +40,7 @@ from xsessiond.core.jsonrpc import REFUSED
 from xsessiond.core.link import Frame, LinkState
 from xsessiond.core.liveness import Liveness
 from xsessiond.core.mailbox import message_of
+from xsessiond.core.outgoing import encode_error, encode_notification, encode_result
 from xsessiond.core.questions import Questions
 from xsessiond.core.receipts import Receipts
 from xsessiond.core.records import MarkMessage, MessageRow, PutMessage, PutPin
@@ -49,16 +50,7 @@ from xsessiond.core.shapes import shape_origin
 from xsessiond.core.state import Core, CoreSettings, Identity, Wire
 from xsessiond.core.times import Now
 from xsessiond.core.waits import Waits
-from xsessiond.core.wire import (
-    Answer,
-    AnyRequest,
-    BadFrame,
-    Hello,
-    RequestId,
-    encode_error,
-    encode_notification,
-    encode_result,
-)
+from xsessiond.core.wire import Answer, AnyRequest, BadFrame, Hello, RequestId
 
 READY = LinkState.READY
 BOTH, RENDEZVOUS, PRIVATE = "both", "the rendezvous", "a session's private socket"

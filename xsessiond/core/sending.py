@@ -19,6 +19,7 @@ from xsessiond.core.errors import Refusal
 from xsessiond.core.ids import ID_BYTES, message_id_from
 from xsessiond.core.liveness import Liveness
 from xsessiond.core.mailbox import FINAL, Message, message_of
+from xsessiond.core.outgoing import encode_notification
 from xsessiond.core.records import MarkMessage, MessageRow, PutMessage, PutPin
 from xsessiond.core.repeats import Repeats
 from xsessiond.core.roster import Session
@@ -26,7 +27,7 @@ from xsessiond.core.shapes import SendShape, shape_entry
 from xsessiond.core.state import Core, Wire
 from xsessiond.core.times import Now
 from xsessiond.core.waits import Waits
-from xsessiond.core.wire import Send, encode_notification
+from xsessiond.core.wire import Send
 
 DAY_MS = 24 * 3600 * 1000
 RULE = "default: accept"

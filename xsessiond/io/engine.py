@@ -40,9 +40,9 @@ from xsessiond.core.effects import (
 from xsessiond.core.errors import Refusal
 from xsessiond.core.jsonrpc import REFUSED
 from xsessiond.core.link import Frame
+from xsessiond.core.outgoing import answered_request, encode_error
 from xsessiond.core.records import Op
 from xsessiond.core.times import Now
-from xsessiond.core.wire import answered_request, encode_error
 from xsessiond.io.lookups import answer_question
 from xsessiond.io.peer import Peer
 from xsessiond.io.surroundings import Surroundings
