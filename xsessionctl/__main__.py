@@ -1,6 +1,6 @@
 """`xsessionctl`: which way in. The cheap forms first, the shims next, everything else through the full command line.
 
-Nothing is imported here before it is known to be needed (docs/decisions/0003-fast-way-in.md).
+Nothing is imported here before it is known to be needed (docs/decisions/0010-the-fast-way-in.md).
 """
 
 from __future__ import annotations

@@ -3,16 +3,16 @@ our own modules.
 
 Laws: says and returns exactly what the full command line does for the same words, which a test compares. What it does
 not know it leaves alone by returning None, before anything was sent. Whatever goes wrong on the way, a missing broker
-included, it hands to the full client together with the request, which may be repeated because a `send` always carries
-a key. Each module that is imported here is felt in every `send` of a shell or a hook, and what must be imported comes
-after the connection is made: the broker looks who is calling meanwhile (docs/decisions/0003-fast-way-in.md). Refuses
-to know: options with values, words for failures.
+included, it hands to the full client together with the request; only a `send` that may have arrived is not asked
+again. Each module that is imported here is felt in every `send` of a shell or a hook, and what must be imported comes
+after the connection is made: the broker looks who is calling meanwhile (docs/decisions/0010-the-fast-way-in.md).
+Refuses to know: options with values, words for failures.
 """
 
 from __future__ import annotations
 
 import sys
-from os import geteuid, urandom
+from os import geteuid
 from time import monotonic
 
 from xsessiond.paths import PathError, resolve_paths
@@ -55,7 +55,7 @@ def run(words: Sequence[str]) -> int | None:
     if verb == "send":
         if len(values) < 2:
             return None  # the text comes from standard input, or is missing
-        params: dict[str, object] = {"to": values[0], "message": " ".join(values[1:]), "key": new_key()}
+        params: dict[str, object] = {"to": values[0], "message": " ".join(values[1:])}
     elif verb == "check" and len(values) == 1:
         params = {"message_id": values[0]}
     elif not values:
@@ -65,7 +65,7 @@ def run(words: Sequence[str]) -> int | None:
     deadline = monotonic() + TIMEOUT_S
     link = _connect()
     answer = None if link is None else _exchange(link, verb, params, deadline)
-    result = None if answer is None else answer.get("result")
+    result = answer.get("result") if answer else None
     if not isinstance(result, dict):
         return _in_full(verb, params, answer, deadline, as_json=as_json)
     if as_json:
@@ -81,11 +81,6 @@ def run(words: Sequence[str]) -> int | None:
 
         return send_code(result)
     return 0
-
-
-def new_key() -> str:
-    """A key for one send, so that repeating it after a lost link cannot deliver it twice."""
-    return "ctl-" + urandom(12).hex()
 
 
 def sent_lines(document: Document) -> list[str]:
@@ -117,41 +112,46 @@ def _connect() -> Socket | None:
 
 
 def _exchange(link: Socket, verb: str, params: Document, deadline: float) -> dict[str, object] | None:
-    """The frame that answers, or None for every kind of trouble. The link is closed."""
+    """The frame that answers; None if nothing was asked, an empty one if there was no answer. The link is closed."""
     from xsessionctl.lean import READ_SIZE, decode, encode, limit_wait, peer_uid
 
+    asked = False
     try:
         if peer_uid(link) not in (None, 0, geteuid()):
             return None
         request = encode({"jsonrpc": "2.0", "id": 2, "method": verb, "params": params})
-        link.sendall(f"{HELLO}{request}\n".encode())
+        frames = f"{HELLO}{request}\n".encode()
+        asked = True
+        link.sendall(frames)
         data = b""
         while data.count(b"\n") < 2:
             limit_wait(link, deadline)
             more = link.recv(READ_SIZE)
             if not more:
-                return None
+                return {}
             data += more
         answer = decode(data.split(b"\n")[1].decode())
     except (OSError, ValueError):
-        return None
+        return {} if asked else None
     finally:
         link.close()
-    return answer if isinstance(answer, dict) and answer.get("id") == 2 else None
+    return answer if isinstance(answer, dict) and answer.get("id") == 2 else {}
 
 
 def _in_full(verb: str, params: Document, answer: Document | None, deadline: float, *, as_json: bool) -> int:
     """The same request through the full client, or the refusal that it got already."""
-    from xsessionctl.client import refusal
+    from xsessionctl.client import link_lost, refusal
     from xsessionctl.outcome import conclude, send_code
     from xsessionctl.output import Sink
     from xsessionctl.render import lines_of
-    from xsessionctl.requests import ask, send
+    from xsessionctl.requests import ask, outcome_unknown
 
     def work() -> Document:
-        if answer is not None:
+        if answer:
             raise refusal(answer)
-        return send(params, deadline) if verb == "send" else ask(verb, params, deadline)
+        if answer is not None and verb == "send":
+            raise outcome_unknown(link_lost("no answer"))
+        return ask(verb, params, deadline)
 
     return conclude(work, lines_of(verb, params), Sink(), as_json=as_json, code=send_code if verb == "send" else None)
 

@@ -1,9 +1,9 @@
 """JSON and Unix sockets by the C modules below `json` and `socket`, without the Python above them.
 
 `import json` and `import socket` bring in re, enum and selectors and cost more than everything else that `xsessionctl
-send` does (docs/decisions/0003-fast-way-in.md). The C modules under them are CPython's own implementation of the same
-functions. Where they are missing or have changed, the public modules take their place, so that only speed depends on
-them. Refuses to know: the protocol.
+send` does (docs/decisions/0010-the-fast-way-in.md). The C modules under them are CPython's own implementation of the
+same functions. Where they are missing or have changed, the public modules take their place, so that only speed depends
+on them. Refuses to know: the protocol.
 """
 
 from __future__ import annotations

@@ -96,20 +96,31 @@ def test_a_missing_broker_is_started(broker: PrivateBroker) -> None:
     assert json.loads(done.stdout)["sessions"] == []
 
 
-def test_a_link_that_breaks_after_the_request_is_tried_again_with_the_same_key(
+HELLO = {"jsonrpc": "2.0", "id": 1, "result": {}}
+
+
+def test_a_question_whose_answer_was_lost_is_asked_again(
     short_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A send whose answer was lost is repeated, and cannot arrive twice."""
     monkeypatch.setenv("XSESSIOND_RUNTIME_DIR", str(short_dir))
-    hello = {"jsonrpc": "2.0", "id": 1, "result": {}}
-    sent = {"id": "m-1", "state": "queued", "to": {"name": "api", "ref": "1a2b3c"}, "notice": None}
-    answers = [say(), say(hello, {"jsonrpc": "2.0", "id": 2, "result": sent})]
-    with faulty_broker(short_dir / "broker.sock", lambda link, frames: answers.pop(0)(link, frames)) as came:
-        assert fast.run(["send", "api", "hello"]) == 0
-    keys = [frame["params"]["key"] for frames in came for frame in frames if frame["method"] == "send"]  # type: ignore[index]
-    assert len(keys) == 2
-    assert len(set(keys)) == 1
-    assert capsys.readouterr().out == "queued for api [1a2b3c] · m-1\n"
+    found: dict[str, object] = {"self": None, "sessions": []}
+    answers = [say(), say(HELLO), say(HELLO, {"jsonrpc": "2.0", "id": 2, "result": found})]
+    with faulty_broker(short_dir / "broker.sock", lambda link, frames: answers.pop(0)(link, frames)):
+        assert fast.run(["list", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == found
+
+
+def test_a_send_whose_answer_was_lost_is_not_sent_again(
+    short_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """L4: "unconfirmed" is not "failed": the text says so, and what to do."""
+    monkeypatch.setenv("XSESSIOND_RUNTIME_DIR", str(short_dir))
+    with faulty_broker(short_dir / "broker.sock", say(HELLO)) as came:
+        assert fast.run(["send", "api", "hello", "--json"]) == 9
+    assert len(came) == 1
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert "not known whether the message was accepted" in error["text"]
+    assert "xsessionctl check" in error["hint"]
 
 
 def test_a_refusal_is_not_asked_for_twice(
@@ -125,7 +136,7 @@ def test_a_refusal_is_not_asked_for_twice(
         "detail": None,
     }
     answer = {"jsonrpc": "2.0", "id": 2, "error": {"code": -32000, "message": "Full.", "data": problem}}
-    with faulty_broker(short_dir / "broker.sock", say({"jsonrpc": "2.0", "id": 1, "result": {}}, answer)) as came:
+    with faulty_broker(short_dir / "broker.sock", say(HELLO, answer)) as came:
         assert fast.run(["send", "api", "hello", "--json"]) == 8
     assert len(came) == 1
     assert json.loads(capsys.readouterr().out) == {"error": problem}
@@ -138,7 +149,7 @@ def test_the_exit_code_tells_the_state(short_dir: Path, monkeypatch: pytest.Monk
     """O4: 0 delivered or queued as asked, 5 refused, 6 held."""
     monkeypatch.setenv("XSESSIOND_RUNTIME_DIR", str(short_dir))
     sent = {"id": "m-1", "state": state, "to": {"name": "api", "ref": "1a2b3c"}, "notice": None}
-    answers = say({"jsonrpc": "2.0", "id": 1, "result": {}}, {"jsonrpc": "2.0", "id": 2, "result": sent})
+    answers = say(HELLO, {"jsonrpc": "2.0", "id": 2, "result": sent})
     with faulty_broker(short_dir / "broker.sock", answers):
         assert fast.run(["send", "api", "hello"]) == code
 
