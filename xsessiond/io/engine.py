@@ -167,7 +167,7 @@ class Engine:
         if not self._pressing:
             self._let_go()
             return
-        if self._commit_s > SLOW_COMMIT_S or self._owed:
+        if self._commit_s > SLOW_COMMIT_S or not self._healthy:
             self._work.set()
             return
         start = time.perf_counter()
