@@ -14,7 +14,8 @@ from tests.ctl.faulty_broker import faulty_broker, say
 from tests.support.private_broker import PrivateBroker
 from tests.support.wire_client import Member
 from xsessionctl import fast
-from xsessiond.core.limits import PROTOCOL
+from xsessionctl.codec import encode_ascii
+from xsessiond.core.limits import MAX_FRAME, PROTOCOL
 
 SLOW = ["--color", "auto"]
 """An option that changes nothing and that only the full command line knows."""
@@ -86,8 +87,9 @@ def test_what_it_does_not_know_is_left_alone(words: list[str]) -> None:
     assert fast.run(words) is None
 
 
-def test_the_greeting_names_the_protocol_of_the_core() -> None:
+def test_its_numbers_are_those_of_the_core() -> None:
     assert json.loads(fast.HELLO)["params"]["protocol"] == PROTOCOL
+    assert fast.MOST == MAX_FRAME
 
 
 def test_a_missing_broker_is_started(broker: PrivateBroker) -> None:
@@ -161,6 +163,31 @@ def test_what_a_peer_wrote_is_shown_inert() -> None:
     assert lines == ["queued for a\\x1b[31m [1] · m-\\r", "  x\\u202e"]
 
 
+@pytest.mark.parametrize("name", ["plain", "日本", 'with "quotes"', "back\\slash", "del\x7f", "\x1b[31m", "\u2028"])
+def test_a_document_is_the_same_whether_it_is_taken_apart_or_not(
+    short_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    """What needs no change is passed on as it came; what does is what the full way makes of it."""
+    monkeypatch.setenv("XSESSIOND_RUNTIME_DIR", str(short_dir))
+    document = {"self": None, "sessions": [{"name": name, "uptime_s": 1.5}]}
+    line = json.dumps({"jsonrpc": "2.0", "id": 2, "result": document}, ensure_ascii=False, separators=(",", ":"))
+    with faulty_broker(short_dir / "broker.sock", say(HELLO, line.encode() + b"\n")):
+        assert fast.run(["list", "--json"]) == 0
+    assert capsys.readouterr().out == encode_ascii(document) + "\n"
+
+
+@pytest.mark.parametrize(
+    "answer", [b"HTTP/1.1 400\n", b"{}\n", b"[]\n", b'{"jsonrpc":"2.0","id":2,"result":{\n', b"\xff\n"]
+)
+def test_an_answer_that_is_none_is_a_fault(
+    short_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: bytes
+) -> None:
+    monkeypatch.setenv("XSESSIOND_RUNTIME_DIR", str(short_dir))
+    with faulty_broker(short_dir / "broker.sock", say(HELLO, answer)):
+        assert fast.run(["list", "--json"]) != 0
+    assert "error" in json.loads(capsys.readouterr().out)
+
+
 def test_it_loads_next_to_nothing(running: PrivateBroker) -> None:
     """What a send costs is what it imports: none of the packages that cost more than the rest together."""
 
@@ -178,5 +205,5 @@ def test_it_loads_next_to_nothing(running: PrivateBroker) -> None:
 
     new = loaded("from xsessionctl import fast; fast.run(['list', '--json'])") - loaded("pass")
     ours = {name for name in new if name.startswith("xsession")}
-    assert ours == {"xsessionctl", "xsessionctl.fast", "xsessionctl.lean", "xsessiond", "xsessiond.paths"}
-    assert new - ours <= {"__future__", "_json", "_socket"}
+    assert ours == {"xsessionctl", "xsessionctl.fast", "xsessionctl.sockets", "xsessiond", "xsessiond.paths"}
+    assert new - ours <= {"_socket"}
