@@ -265,9 +265,8 @@ class Delivery:
         self._receipts.add(message, state, now)
 
     def stalled(self, message: Message, now: Now) -> None:
-        """Handed a while ago, and still no evidence."""
-        if message.state == "handed":
-            self._receipts.add(message, "stalled", now)
+        """Handed a while ago, and still no evidence. (What is not handed any more has no such deadline.)"""
+        self._receipts.add(message, "stalled", now)
 
     def keep_for_later(self, session: Session, now: Now) -> None:
         """A conversation does not run: when what it has not taken is to expire. Asked more often than needed, since a

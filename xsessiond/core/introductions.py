@@ -285,6 +285,7 @@ class Introductions:
         if session.to_row("", "") != before:
             self._core.save(session)
         self._core.answer(wire, request.id, {"session": shape_session(session, self._core.identity.machine)})
+        self._delivery.resume(session, now)
 
     # -- going ------------------------------------------------------------------------------
 
