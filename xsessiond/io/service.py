@@ -191,8 +191,13 @@ class Service:
         """Private sockets of a broker that was killed. Those of sessions that may come back are bound anew at once."""
         directory = self._lock.paths.session_dir
         for name in os.listdir(directory):
-            if name.endswith(".sock"):
+            if not name.endswith(".sock"):
+                continue
+            try:
                 os.unlink(f"{directory}/{name}")
+            except OSError as problem:
+                path = f"{directory}/{name}"
+                self._log.write("warning", "what lies there is left", {"path": path, "problem": problem.strerror})
 
     def _remove_sockets(self) -> None:
         for _, listener in self._doors.values():
