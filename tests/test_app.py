@@ -83,6 +83,27 @@ def test_the_settings_are_in_force(broker: PrivateBroker) -> None:
         assert refused.value.code == "queue_full"
 
 
+@pytest.mark.parametrize("default", ["refuse", "queue"])
+def test_the_setting_for_targets_that_do_not_run_holds_where_the_sender_says_nothing(
+    broker: PrivateBroker, default: str
+) -> None:
+    """11.1: what a sender says stands above it."""
+    (broker.config_dir / "config.toml").write_text(f"[offline]\ndefault = {default!r}\n")
+    broker.start()
+    with Member(broker.rendezvous, "web") as web:
+        with Member(broker.rendezvous, "api", harness_session_id="talk") as api:
+            api.call("end")
+        if default == "queue":
+            assert web.send("api", "when you are back")["state"] == "queued"
+            with pytest.raises(Refused) as refused:
+                web.send("api", "now or never", when_offline="refuse")
+        else:
+            with pytest.raises(Refused) as refused:
+                web.send("api", "when you are back", when_offline=None)
+            assert web.send("api", "later", when_offline="queue")["state"] == "queued"
+        assert refused.value.code == "not_running"
+
+
 def test_a_broken_settings_file_is_red_and_the_broker_runs(broker: PrivateBroker) -> None:
     """C1: with file, line and column."""
     path = broker.config_dir / "config.toml"

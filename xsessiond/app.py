@@ -128,7 +128,11 @@ def _make_broker(paths: Paths, config: Config) -> Broker:
         session_dir=paths.session_dir,
     )
     settings = CoreSettings(
-        pacing=config.pacing, keep_ms=config.keep_ms, config_ok=config.ok, config_problems=config.problems
+        pacing=config.pacing,
+        keep_ms=config.keep_ms,
+        offline_default=config.offline_default,
+        config_ok=config.ok,
+        config_problems=config.problems,
     )
     return Broker(identity, settings, entropy)
 

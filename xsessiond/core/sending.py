@@ -105,7 +105,8 @@ class Sending:
 
     def _offline(self, draft: Draft, target: Session | None, target_id: str, now: Now) -> Session:
         """A target that does not run: kept for its conversation if the sender wants that."""
-        if target is not None and draft.params.when_offline == "queue" and target.harness_session_id is not None:
+        wanted = draft.params.when_offline or self._core.settings.offline_default
+        if target is not None and wanted == "queue" and target.harness_session_id is not None:
             draft.notice = f"{target.name} does not run; kept for when its conversation resumes."
             return target
         name = target.name if target is not None else target_id

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -56,6 +56,7 @@ class CoreSettings(msgspec.Struct, frozen=True):
 
     pacing: PaceSettings = PaceSettings()
     keep_ms: int = 7 * 24 * 3600 * 1000
+    offline_default: Literal["refuse", "queue"] = "refuse"
     config_ok: bool = True
     config_problems: tuple[str, ...] = ()
 

@@ -69,7 +69,7 @@ class ListParams(Struct, frozen=True):
 
 
 class SendParams(Struct, frozen=True):
-    """behaviour 3.1. wait_reply: seconds."""
+    """behaviour 3.1. wait_reply: seconds. when_offline: None is what the settings say."""
 
     message: str
     to: str | None = None
@@ -78,7 +78,7 @@ class SendParams(Struct, frozen=True):
     mode: Mode = "auto"
     wait_reply: float | None = None
     notify_when_idle: bool = False
-    when_offline: Literal["refuse", "queue", "resume"] = "refuse"
+    when_offline: Literal["refuse", "queue", "resume"] | None = None
     key: str | None = None
 
 
