@@ -75,9 +75,10 @@ def main(argv: list[str] | None = None) -> int:
         paths = resolve_paths()
         make_directories(paths)
         lock = acquire_broker_lock(paths, __version__)
-        rendezvous, inherited = _open_rendezvous(paths, lock)
         config = load_config(paths.config_file)
         store: Store = MemoryStore() if arguments.without_store else _open_store(paths, config)
+        snapshot = store.load()
+        rendezvous, inherited = _open_rendezvous(paths, lock)  # last: whoever finds it finds a broker
     except AlreadyRunning as found:
         return _fail(EXIT_ALREADY_RUNNING, str(found))
     except PathError as problem:
@@ -93,7 +94,8 @@ def main(argv: list[str] | None = None) -> int:
         log.write("warning", note, {})
     broker = _make_broker(paths, config)
     _check_store(broker, store, log)
-    service = Service(broker, store, lock, rendezvous, log, manager, inherited=inherited)
+    service = Service(broker, store, snapshot, lock, rendezvous, log, manager, inherited=inherited)
+    del snapshot
     gc.collect()
     gc.freeze()  # what the program is made of is never garbage; not looking at it again saves a tenth of each message
     try:
@@ -127,7 +129,11 @@ def _make_broker(paths: Paths, config: Config) -> Broker:
         session_dir=paths.session_dir,
     )
     settings = CoreSettings(
-        pacing=config.pacing, keep_ms=config.keep_ms, config_ok=config.ok, config_problems=config.problems
+        pacing=config.pacing,
+        keep_ms=config.keep_ms,
+        offline_default=config.offline_default,
+        config_ok=config.ok,
+        config_problems=config.problems,
     )
     return Broker(identity, settings, entropy)
 

@@ -16,6 +16,8 @@ from typing import Literal
 from xsessiond.core.limits import KEEP_MS
 from xsessiond.core.pacing import PaceSettings
 
+LONGEST_S = 100 * 365 * 86400
+"""A century: longer than any time here can mean, short enough to count with."""
 UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -65,11 +67,14 @@ def _one_of(*words: str) -> Callable[[object], str]:
 
 
 def parse_duration(value: object) -> float:
-    """Seconds from `"90s"`, `"5m"`, `"1h"`, `"7d"`, or from a number of seconds. Raises BadValue."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
-        return float(value)
-    if isinstance(value, str) and value[-1:] in UNITS_S and value[:-1].isdecimal() and int(value[:-1]) > 0:
-        return float(int(value[:-1]) * UNITS_S[value[-1]])
+    """Seconds from `"90s"`, `"5m"`, `"1h"`, `"7d"`, or from a number of seconds; at most a century. Raises BadValue."""
+    seconds: float = 0
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        seconds = value
+    elif isinstance(value, str) and value.isascii() and value[-1:] in UNITS_S and value[:-1].isdecimal():
+        seconds = int(value[:-1][:20]) * UNITS_S[value[-1]]
+    if 0 < seconds <= LONGEST_S:
+        return float(seconds)
     raise BadValue('must be a time such as "90s", "5m", "1h" or "7d"')
 
 
