@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.private_broker import PrivateBroker, private_broker, short_temporary_directory
+from tests.support.private_broker import PrivateBroker, private_broker, remove_directory, short_temporary_directory
 
 # A shared machine stalls for longer than any deadline per example; a hang is caught by the timeout per test instead.
 # Under CI the examples are the same in every run, so that a change is judged by itself and not by luck.
@@ -57,4 +56,4 @@ def short_dir() -> Iterator[Path]:
     try:
         yield path
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        remove_directory(path)

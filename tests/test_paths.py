@@ -423,4 +423,4 @@ def test_the_locale_does_not_matter(short_dir: Path) -> None:
 def test_what_a_hook_pays_for_is_little() -> None:
     loaded = set(run("import xsessiond.paths; print(*sys.modules)").split())
     before = set(run("print(*sys.modules)").split())
-    assert loaded - before == {"__future__", "xsessiond", "xsessiond.paths"}
+    assert loaded - before == {"xsessiond", "xsessiond.paths"}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.support.private_broker import PrivateBroker, has_ended, private_broker
+from tests.support.private_broker import PrivateBroker, has_ended, private_broker, remove_directory
 
 DETACHES_A_CHILD = """
 import subprocess, sys
@@ -59,3 +59,14 @@ def test_this_process_itself_is_pointed_away_from_the_users_broker() -> None:
     runtime_dir = Path(os.environ["XSESSIOND_RUNTIME_DIR"])
     assert runtime_dir.is_dir()
     assert not list(runtime_dir.iterdir())
+
+
+def test_a_folder_that_nobody_may_enter_is_removed_and_what_a_link_leads_to_is_not(tmp_path: Path) -> None:
+    kept, root = tmp_path / "kept", tmp_path / "root"
+    kept.mkdir(mode=0o500)
+    (root / "locked" / "deeper").mkdir(parents=True)
+    (root / "link").symlink_to(kept)
+    (root / "locked").chmod(0)
+    remove_directory(root)
+    assert not root.exists()
+    assert kept.stat().st_mode & 0o777 == 0o500

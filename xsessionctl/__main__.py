@@ -1,9 +1,7 @@
 """`xsessionctl`: which way in. The cheap forms first, the shims next, everything else through the full command line.
 
-Nothing is imported here before it is known to be needed (docs/decisions/0003-fast-way-in.md).
+Nothing is imported here before it is known to be needed (docs/decisions/0010-the-fast-way-in.md).
 """
-
-from __future__ import annotations
 
 import sys
 
@@ -13,7 +11,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 
-def run(words: Sequence[str]) -> int:
+def run(words: "Sequence[str]") -> int:
     """Does what `words` (without the program's name) ask. Returns the exit code."""
     if words and words[0] == "mcp" and not any(word.startswith("-") for word in words[1:]):
         from xsessionctl.shim import mcp
@@ -34,7 +32,7 @@ def run(words: Sequence[str]) -> int:
     return code
 
 
-def main() -> NoReturn:
+def main() -> "NoReturn":
     """The command. Does not return."""
     code = run([word if word.isascii() else as_text(word) for word in sys.argv[1:]])
     for stream in (sys.stdout, sys.stderr):

@@ -11,7 +11,8 @@ from __future__ import annotations
 from os import geteuid
 from time import monotonic
 
-from xsessionctl.lean import READ_SIZE, connect_unix, decode, encode, limit_wait, peer_uid
+from xsessionctl.codec import decode, encode
+from xsessionctl.sockets import READ_SIZE, connect_unix, limit_wait, peer_uid
 from xsessiond import __version__
 from xsessiond.core.limits import MAX_FRAME, PROTOCOL
 
@@ -19,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from xsessionctl.lean import Socket
+    from xsessionctl.sockets import Socket
 
 UNGREETED = ("status", "stop")
 """Methods that are frozen for ever and need no `hello`."""

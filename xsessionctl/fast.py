@@ -3,16 +3,14 @@ our own modules.
 
 Laws: says and returns exactly what the full command line does for the same words, which a test compares. What it does
 not know it leaves alone by returning None, before anything was sent. Whatever goes wrong on the way, a missing broker
-included, it hands to the full client together with the request, which may be repeated because a `send` always carries
-a key. Each module that is imported here is felt in every `send` of a shell or a hook, and what must be imported comes
-after the connection is made: the broker looks who is calling meanwhile (docs/decisions/0003-fast-way-in.md). Refuses
-to know: options with values, words for failures.
+included, it hands to the full client together with the request; only a `send` that may have arrived is not asked
+again. Each module that is imported here is felt in every `send` of a shell or a hook, and what must be imported comes
+after the connection is made: the broker looks who is calling meanwhile (docs/decisions/0010-the-fast-way-in.md).
+Refuses to know: options with values, words for failures.
 """
 
-from __future__ import annotations
-
 import sys
-from os import geteuid, urandom
+from os import geteuid
 from time import monotonic
 
 from xsessiond.paths import PathError, resolve_paths
@@ -21,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from xsessionctl.lean import Socket
+    from xsessionctl.sockets import Socket
 
     Document = Mapping[str, object]
 
@@ -29,7 +27,10 @@ VERBS = frozenset(("send", "list", "check", "whoami"))
 TIMEOUT_S = 15.0
 """Default deadline of a command. Long enough to start a broker on a machine that is busy with other things."""
 HELLO = '{"jsonrpc":"2.0","id":1,"method":"hello","params":{"protocol":1,"client":"xsessionctl"}}\n'
-"""The greeting; a test holds its number to `limits.PROTOCOL`, whose module need not be imported for it."""
+MOST = 1 << 20
+"""The greeting, and the longest frame. A test holds both to `core.limits`, which need not be imported for them."""
+RESULT = b'{"jsonrpc":"2.0","id":2,"result":{'
+"""How an answer begins that can be printed without taking it apart."""
 FINE = frozenset(("queued", "handed", "delivered", "replied"))
 """States of a sent message whose exit code is 0 whatever else was asked."""
 SENT_WORDS = {
@@ -41,7 +42,7 @@ SENT_WORDS = {
 }
 
 
-def run(words: Sequence[str]) -> int | None:
+def run(words: "Sequence[str]") -> int | None:
     """Does what `words` (without the program's name) ask and returns the exit code, or None if it takes the full
     command line.
     """
@@ -55,7 +56,7 @@ def run(words: Sequence[str]) -> int | None:
     if verb == "send":
         if len(values) < 2:
             return None  # the text comes from standard input, or is missing
-        params: dict[str, object] = {"to": values[0], "message": " ".join(values[1:]), "key": new_key()}
+        params = {"to": values[0], "message": " ".join(values[1:])}
     elif verb == "check" and len(values) == 1:
         params = {"message_id": values[0]}
     elif not values:
@@ -64,12 +65,16 @@ def run(words: Sequence[str]) -> int | None:
         return None
     deadline = monotonic() + TIMEOUT_S
     link = _connect()
-    answer = None if link is None else _exchange(link, verb, params, deadline)
-    result = None if answer is None else answer.get("result")
+    line = None if link is None else _exchange(link, verb, params, deadline)
+    if line and as_json and verb != "send" and _is_plain(line):
+        _say(line[len(RESULT) - 1 : -1].decode())
+        return 0
+    answer = _decode(line) if line else None
+    result = answer.get("result") if answer else None
     if not isinstance(result, dict):
-        return _in_full(verb, params, answer, deadline, as_json=as_json)
+        return _in_full(verb, params, answer, deadline, asked=line is not None, as_json=as_json)
     if as_json:
-        from xsessionctl.lean import encode_ascii
+        from xsessionctl.codec import encode_ascii
 
         _say(encode_ascii(result))
     elif verb == "send":
@@ -83,12 +88,7 @@ def run(words: Sequence[str]) -> int | None:
     return 0
 
 
-def new_key() -> str:
-    """A key for one send, so that repeating it after a lost link cannot deliver it twice."""
-    return "ctl-" + urandom(12).hex()
-
-
-def sent_lines(document: Document) -> list[str]:
+def sent_lines(document: "Document") -> list[str]:
     """What a person reads after a `send`."""
     target, state, notice = document.get("to"), document.get("state"), document.get("notice")
     if not isinstance(target, dict):
@@ -103,7 +103,7 @@ def sent_lines(document: Document) -> list[str]:
     return [*lines, "  " + parts[2]] if notice else lines
 
 
-def _connect() -> Socket | None:
+def _connect() -> "Socket | None":
     """A link to the broker, if that is a matter of one call; None for every kind of trouble."""
     try:
         from _socket import AF_UNIX, SOCK_STREAM, socket  # the package of that name costs half as much as all of Python
@@ -116,47 +116,76 @@ def _connect() -> Socket | None:
     return link
 
 
-def _exchange(link: Socket, verb: str, params: Document, deadline: float) -> dict[str, object] | None:
-    """The frame that answers, or None for every kind of trouble. The link is closed."""
-    from xsessionctl.lean import READ_SIZE, decode, encode, limit_wait, peer_uid
+def _exchange(link: "Socket", verb: str, params: "Document", deadline: float) -> bytes | None:
+    """The line that answers; None if nothing was asked, nothing if there was no answer. The link is closed."""
+    from xsessionctl.sockets import READ_SIZE, limit_wait, peer_uid
 
+    asked = False
     try:
         if peer_uid(link) not in (None, 0, geteuid()):
             return None
-        request = encode({"jsonrpc": "2.0", "id": 2, "method": verb, "params": params})
-        link.sendall(f"{HELLO}{request}\n".encode())
+        text = "{}"
+        if params:
+            from xsessionctl.codec import encode
+
+            text = encode(params)
+        request = f'{{"jsonrpc":"2.0","id":2,"method":"{verb}","params":{text}}}\n'.encode()
+        if len(request) > MOST:
+            return None
+        asked = True
+        link.sendall(HELLO.encode() + request)
         data = b""
         while data.count(b"\n") < 2:
             limit_wait(link, deadline)
             more = link.recv(READ_SIZE)
             if not more:
-                return None
+                return b""
             data += more
-        answer = decode(data.split(b"\n")[1].decode())
+        return data.split(b"\n")[1]
     except (OSError, ValueError):
-        return None
+        return b"" if asked else None
     finally:
         link.close()
-    return answer if isinstance(answer, dict) and answer.get("id") == 2 else None
 
 
-def _in_full(verb: str, params: Document, answer: Document | None, deadline: float, *, as_json: bool) -> int:
+def _is_plain(line: bytes) -> bool:
+    """Whether the result in an answer is, as it came, the document that `--json` prints."""
+    whole = line.startswith(RESULT) and line.endswith(b"}}")
+    return whole and line.isascii() and b"\\" not in line and b"\x7f" not in line
+
+
+def _decode(line: bytes) -> "Document | None":
+    """The answer in a line, or None if it is none."""
+    from xsessionctl.codec import decode
+
+    try:
+        answer = decode(line.decode())
+    except ValueError:
+        return None
+    return answer if isinstance(answer, dict) and answer.get("id") in (2, None) else None
+
+
+def _in_full(
+    verb: str, params: "Document", answer: "Document | None", deadline: float, *, asked: bool, as_json: bool
+) -> int:
     """The same request through the full client, or the refusal that it got already."""
-    from xsessionctl.client import refusal
+    from xsessionctl.client import link_lost, refusal
     from xsessionctl.outcome import conclude, send_code
     from xsessionctl.output import Sink
     from xsessionctl.render import lines_of
-    from xsessionctl.requests import ask, send
+    from xsessionctl.requests import ask, outcome_unknown
 
-    def work() -> Document:
+    def work() -> "Document":
         if answer is not None:
             raise refusal(answer)
-        return send(params, deadline) if verb == "send" else ask(verb, params, deadline)
+        if asked and verb == "send":
+            raise outcome_unknown(link_lost("no answer"))
+        return ask(verb, params, deadline)
 
     return conclude(work, lines_of(verb, params), Sink(), as_json=as_json, code=send_code if verb == "send" else None)
 
 
-def _show(verb: str, params: Document, result: Document) -> None:
+def _show(verb: str, params: "Document", result: "Document") -> None:
     from xsessionctl.output import Sink
     from xsessionctl.render import lines_of
 

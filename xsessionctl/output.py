@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 
-from xsessionctl.lean import encode_ascii
+from xsessionctl.codec import encode_ascii
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """One request from a terminal: find the broker, start it if it is missed, ask, and repeat once if the link was lost on
 the way.
 
-Laws: only what may be repeated is repeated. A `send` may, because it always carries a key: the broker takes the same
-key once. Refuses to know: options, printing.
+Laws: only what may be repeated is repeated. A `send` may be if it carries a key, since the broker takes the same key
+once; otherwise its sender is told that the outcome is not known. Refuses to know: options, printing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-REPEATED = frozenset(("list", "whoami", "check", "inbox", "log", "status", "send"))
+REPEATED = frozenset(("list", "whoami", "check", "inbox", "log"))
 """Methods that may be asked again without doing anything twice."""
 
 
@@ -23,21 +23,19 @@ def ask(method: str, params: Mapping[str, object], deadline: float) -> dict[str,
     try:
         return _ask_once(method, params, deadline)
     except ClientError as problem:
-        # The broker went away between accepting and answering, as when it is replaced or killed.
-        if not problem.sent or problem.code != "no_broker" or method not in REPEATED:
+        if not problem.sent:
             raise
+        # The broker went away between accepting and answering, as when it is replaced or killed.
+        if problem.code != "no_broker" or not (method in REPEATED or params.get("key")):
+            raise outcome_unknown(problem) if method == "send" else problem from None
     return _ask_once(method, params, deadline)
 
 
-def send(params: Mapping[str, object], deadline: float) -> dict[str, object]:
-    """The result of `send`, whose params have a key. Raises ClientError."""
-    try:
-        return ask("send", params, deadline)
-    except ClientError as problem:
-        if problem.sent and problem.code in ("no_broker", "timeout"):
-            problem.text += " It is not known whether the message was accepted."
-            problem.hint = f"Sending the same again with `--key {params['key']}` cannot deliver it twice."
-        raise
+def outcome_unknown(problem: ClientError) -> ClientError:
+    """The failure of a `send` that may have arrived all the same, saying so."""
+    problem.text += " It is not known whether the message was accepted."
+    problem.hint = "`xsessionctl check` lists what was. With `--key K` a send may be repeated safely."
+    return problem
 
 
 def _ask_once(method: str, params: Mapping[str, object], deadline: float) -> dict[str, object]:

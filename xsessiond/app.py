@@ -75,10 +75,11 @@ def main(argv: list[str] | None = None) -> int:
         paths = resolve_paths()
         make_directories(paths)
         lock = acquire_broker_lock(paths, __version__)
-        rendezvous, inherited = _open_rendezvous(paths, lock)
         files = SettingsFiles(paths)
         config = files.read()
         store: Store = MemoryStore() if arguments.without_store else _open_store(paths, config)
+        snapshot = store.load()
+        rendezvous, inherited = _open_rendezvous(paths, lock)  # last: whoever finds it finds a broker
     except AlreadyRunning as found:
         return _fail(EXIT_ALREADY_RUNNING, str(found))
     except PathError as problem:
@@ -94,7 +95,8 @@ def main(argv: list[str] | None = None) -> int:
         log.write("warning", note, {})
     broker = _make_broker(paths, config)
     _check_store(broker, store, log)
-    service = Service(broker, store, lock, rendezvous, log, manager, files, config, inherited=inherited)
+    service = Service(broker, store, snapshot, lock, rendezvous, log, manager, files, config, inherited=inherited)
+    del snapshot
     gc.collect()
     gc.freeze()  # what the program is made of is never garbage; not looking at it again saves a tenth of each message
     try:

@@ -112,6 +112,7 @@ def to_core(config: Config, *, has_passphrase: bool) -> CoreSettings:
     return CoreSettings(
         pacing=config.pacing,
         keep_ms=config.keep_ms,
+        offline_default=config.offline_default,
         inbound=config.inbound,
         outbound=config.outbound,
         scope=config.scope,

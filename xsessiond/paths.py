@@ -20,8 +20,6 @@ in another. So a running broker records its runtime dir in the state dir, and a 
 points looks there (`recorded_runtime_dir`). That two brokers never run on one state dir is the lock's business.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 import sys
@@ -134,7 +132,7 @@ class Paths:
         check_socket_path(path, platform=self.platform)
         return path
 
-    def at_runtime_dir(self, runtime_dir: str, source: str) -> Paths:
+    def at_runtime_dir(self, runtime_dir: str, source: str) -> "Paths":
         """Return these paths with another runtime dir, as when a broker turns out to run there; `source` says why."""
         return Paths(
             runtime_dir=runtime_dir,
@@ -148,7 +146,7 @@ class Paths:
         )
 
 
-def resolve_paths(environ: Mapping[str, str] | None = None, *, platform: str = sys.platform) -> Paths:
+def resolve_paths(environ: "Mapping[str, str] | None" = None, *, platform: str = sys.platform) -> Paths:
     """Work out every path for this user. `environ` is os.environ unless given; `platform` is a value of sys.platform.
 
     Nothing is made or changed. Raises HomeUnknown if a path below the home directory is needed and there is none, and
@@ -183,7 +181,7 @@ class _Rule:
 
     __slots__ = ("_home", "environ", "notes", "platform", "uid")
 
-    def __init__(self, environ: Mapping[str, str], platform: str) -> None:
+    def __init__(self, environ: "Mapping[str, str]", platform: str) -> None:
         self.environ = environ
         self.platform = platform
         self.uid = os.geteuid()

@@ -14,7 +14,8 @@ from tests.ctl.faulty_broker import faulty_broker, say
 from tests.support.private_broker import PrivateBroker
 from tests.support.wire_client import Member
 from xsessionctl import fast
-from xsessiond.core.limits import PROTOCOL
+from xsessionctl.codec import encode_ascii
+from xsessiond.core.limits import MAX_FRAME, PROTOCOL
 
 SLOW = ["--color", "auto"]
 """An option that changes nothing and that only the full command line knows."""
@@ -86,8 +87,9 @@ def test_what_it_does_not_know_is_left_alone(words: list[str]) -> None:
     assert fast.run(words) is None
 
 
-def test_the_greeting_names_the_protocol_of_the_core() -> None:
+def test_its_numbers_are_those_of_the_core() -> None:
     assert json.loads(fast.HELLO)["params"]["protocol"] == PROTOCOL
+    assert fast.MOST == MAX_FRAME
 
 
 def test_a_missing_broker_is_started(broker: PrivateBroker) -> None:
@@ -96,20 +98,31 @@ def test_a_missing_broker_is_started(broker: PrivateBroker) -> None:
     assert json.loads(done.stdout)["sessions"] == []
 
 
-def test_a_link_that_breaks_after_the_request_is_tried_again_with_the_same_key(
+HELLO = {"jsonrpc": "2.0", "id": 1, "result": {}}
+
+
+def test_a_question_whose_answer_was_lost_is_asked_again(
     short_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A send whose answer was lost is repeated, and cannot arrive twice."""
     monkeypatch.setenv("XSESSIOND_RUNTIME_DIR", str(short_dir))
-    hello = {"jsonrpc": "2.0", "id": 1, "result": {}}
-    sent = {"id": "m-1", "state": "queued", "to": {"name": "api", "ref": "1a2b3c"}, "notice": None}
-    answers = [say(), say(hello, {"jsonrpc": "2.0", "id": 2, "result": sent})]
-    with faulty_broker(short_dir / "broker.sock", lambda link, frames: answers.pop(0)(link, frames)) as came:
-        assert fast.run(["send", "api", "hello"]) == 0
-    keys = [frame["params"]["key"] for frames in came for frame in frames if frame["method"] == "send"]  # type: ignore[index]
-    assert len(keys) == 2
-    assert len(set(keys)) == 1
-    assert capsys.readouterr().out == "queued for api [1a2b3c] · m-1\n"
+    found: dict[str, object] = {"self": None, "sessions": []}
+    answers = [say(), say(HELLO), say(HELLO, {"jsonrpc": "2.0", "id": 2, "result": found})]
+    with faulty_broker(short_dir / "broker.sock", lambda link, frames: answers.pop(0)(link, frames)):
+        assert fast.run(["list", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == found
+
+
+def test_a_send_whose_answer_was_lost_is_not_sent_again(
+    short_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """L4: "unconfirmed" is not "failed": the text says so, and what to do."""
+    monkeypatch.setenv("XSESSIOND_RUNTIME_DIR", str(short_dir))
+    with faulty_broker(short_dir / "broker.sock", say(HELLO)) as came:
+        assert fast.run(["send", "api", "hello", "--json"]) == 9
+    assert len(came) == 1
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert "not known whether the message was accepted" in error["text"]
+    assert "xsessionctl check" in error["hint"]
 
 
 def test_a_refusal_is_not_asked_for_twice(
@@ -125,7 +138,7 @@ def test_a_refusal_is_not_asked_for_twice(
         "detail": None,
     }
     answer = {"jsonrpc": "2.0", "id": 2, "error": {"code": -32000, "message": "Full.", "data": problem}}
-    with faulty_broker(short_dir / "broker.sock", say({"jsonrpc": "2.0", "id": 1, "result": {}}, answer)) as came:
+    with faulty_broker(short_dir / "broker.sock", say(HELLO, answer)) as came:
         assert fast.run(["send", "api", "hello", "--json"]) == 8
     assert len(came) == 1
     assert json.loads(capsys.readouterr().out) == {"error": problem}
@@ -138,7 +151,7 @@ def test_the_exit_code_tells_the_state(short_dir: Path, monkeypatch: pytest.Monk
     """O4: 0 delivered or queued as asked, 5 refused, 6 held."""
     monkeypatch.setenv("XSESSIOND_RUNTIME_DIR", str(short_dir))
     sent = {"id": "m-1", "state": state, "to": {"name": "api", "ref": "1a2b3c"}, "notice": None}
-    answers = say({"jsonrpc": "2.0", "id": 1, "result": {}}, {"jsonrpc": "2.0", "id": 2, "result": sent})
+    answers = say(HELLO, {"jsonrpc": "2.0", "id": 2, "result": sent})
     with faulty_broker(short_dir / "broker.sock", answers):
         assert fast.run(["send", "api", "hello"]) == code
 
@@ -148,6 +161,31 @@ def test_what_a_peer_wrote_is_shown_inert() -> None:
     target = {"name": "a\x1b[31m", "ref": "1"}
     lines = fast.sent_lines({"id": "m-\r", "state": "queued", "to": target, "notice": "x\u202e"})
     assert lines == ["queued for a\\x1b[31m [1] · m-\\r", "  x\\u202e"]
+
+
+@pytest.mark.parametrize("name", ["plain", "日本", 'with "quotes"', "back\\slash", "del\x7f", "\x1b[31m", "\u2028"])
+def test_a_document_is_the_same_whether_it_is_taken_apart_or_not(
+    short_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    """What needs no change is passed on as it came; what does is what the full way makes of it."""
+    monkeypatch.setenv("XSESSIOND_RUNTIME_DIR", str(short_dir))
+    document = {"self": None, "sessions": [{"name": name, "uptime_s": 1.5}]}
+    line = json.dumps({"jsonrpc": "2.0", "id": 2, "result": document}, ensure_ascii=False, separators=(",", ":"))
+    with faulty_broker(short_dir / "broker.sock", say(HELLO, line.encode() + b"\n")):
+        assert fast.run(["list", "--json"]) == 0
+    assert capsys.readouterr().out == encode_ascii(document) + "\n"
+
+
+@pytest.mark.parametrize(
+    "answer", [b"HTTP/1.1 400\n", b"{}\n", b"[]\n", b'{"jsonrpc":"2.0","id":2,"result":{\n', b"\xff\n"]
+)
+def test_an_answer_that_is_none_is_a_fault(
+    short_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: bytes
+) -> None:
+    monkeypatch.setenv("XSESSIOND_RUNTIME_DIR", str(short_dir))
+    with faulty_broker(short_dir / "broker.sock", say(HELLO, answer)):
+        assert fast.run(["list", "--json"]) != 0
+    assert "error" in json.loads(capsys.readouterr().out)
 
 
 def test_it_loads_next_to_nothing(running: PrivateBroker) -> None:
@@ -167,5 +205,5 @@ def test_it_loads_next_to_nothing(running: PrivateBroker) -> None:
 
     new = loaded("from xsessionctl import fast; fast.run(['list', '--json'])") - loaded("pass")
     ours = {name for name in new if name.startswith("xsession")}
-    assert ours == {"xsessionctl", "xsessionctl.fast", "xsessionctl.lean", "xsessiond", "xsessiond.paths"}
-    assert new - ours <= {"__future__", "_json", "_socket"}
+    assert ours == {"xsessionctl", "xsessionctl.fast", "xsessionctl.sockets", "xsessiond", "xsessiond.paths"}
+    assert new - ours <= {"_socket"}

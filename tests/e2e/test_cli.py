@@ -1,4 +1,4 @@
-"""The command line in poor surroundings: a bare environment, a broken locale, a closed output, no home, fifty at once."""
+"""The command line in poor surroundings: a bare environment, a broken locale, closed streams, no home, fifty at once."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPException
 from typing import Any
 
 import pytest
@@ -138,7 +138,7 @@ def test_closing_the_model_ends_a_request_that_waits() -> None:
 def _ignore_hang_up(url: str) -> None:
     try:
         post(url, "/v1/messages", REQUESTS["/v1/messages"])
-    except OSError:
+    except (OSError, HTTPException):  # before the answer began, or in the middle of it
         pass
 
 

@@ -34,8 +34,8 @@ from xsessiond.core.effects import (
     LinkOpened,
     LookedUp,
     LookUp,
-    NotStored,
     Notify,
+    NotStored,
     OpenDoor,
     PassphraseChecked,
     Peer,
@@ -57,12 +57,12 @@ from xsessiond.core.effects import (
 )
 from xsessiond.core.errors import CODES, Refusal
 from xsessiond.core.link import Link
+from xsessiond.core.outgoing import answered_request, encode_error
 from xsessiond.core.policy import CoreSettings, ProjectSettings
 from xsessiond.core.records import Op
 from xsessiond.core.roster import Session
 from xsessiond.core.state import Identity
 from xsessiond.core.times import Now
-from xsessiond.core.wire import answered_request, encode_error
 from xsessiond.io.lookups import answer_question
 from xsessiond.store.memory import MemoryStore
 

@@ -34,6 +34,16 @@ def short_temporary_directory() -> Path:
     return Path(tempfile.mkdtemp(prefix="xs-", dir=base.resolve()))
 
 
+def remove_directory(path: Path) -> None:
+    """Remove a directory with all that is in it, also folders that a test has locked its own user out of."""
+    for folder, names, _ in os.walk(path):  # from the top, so that each is opened up before it is entered
+        for name in names:
+            inner = Path(folder, name)
+            if not inner.is_symlink():
+                inner.chmod(0o700)
+    shutil.rmtree(path)
+
+
 @dataclass(frozen=True, slots=True)
 class PrivateBroker:
     """The place of one broker, and the processes started there. Made by `private_broker`, which also ends it."""
@@ -186,7 +196,7 @@ def private_broker() -> Iterator[PrivateBroker]:
         yield place
     finally:
         place.end()
-        shutil.rmtree(place.root, ignore_errors=True)
+        remove_directory(place.root)
 
 
 def has_ended(process: psutil.Process) -> bool:

@@ -66,6 +66,10 @@ class Wire:
         """Tell whether something is there to be read: a note, a line, bytes, or the end."""
         return bool(self.notes or b"\n" in self._buffer or select.select([self._socket], [], [], within_s)[0])
 
+    def fileno(self) -> int:
+        """Return the descriptor, for `select`."""
+        return self._socket.fileno()
+
     # -- bytes -------------------------------------------------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
@@ -76,6 +80,19 @@ class Wire:
             raise
         except OSError as problem:
             raise LinkLost(str(problem)) from None
+
+    def write_what_fits(self, data: bytes) -> int:
+        """Send as much as can be sent without waiting, and return how much that was."""
+        sent = 0
+        self._socket.setblocking(False)
+        try:
+            while sent < len(data):
+                sent += self._socket.send(data[sent : sent + (1 << 16)])
+        except BlockingIOError:
+            pass
+        finally:
+            self._socket.settimeout(self._within_s)
+        return sent
 
     def end_writing(self) -> None:
         """Say that nothing more comes, and go on reading."""

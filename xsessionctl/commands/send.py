@@ -7,12 +7,11 @@ import sys
 import click
 
 from xsessionctl.client import ClientError
-from xsessionctl.fast import new_key
 from xsessionctl.options import Setup, between, complete_session, verb
 from xsessionctl.outcome import conclude, fail, send_code
 from xsessionctl.output import is_terminal, write_text
 from xsessionctl.render import sent
-from xsessionctl.requests import send
+from xsessionctl.requests import ask
 
 MOST_READ = 16 << 20
 """More than this from standard input is not read: it could not be sent by far."""
@@ -75,7 +74,7 @@ def command(
         "when_offline": when_offline,
         "reply_to": reply_to,
         "notify_when_idle": notify_when_idle or None,
-        "key": key or new_key(),
+        "key": key,
         "summary": summary,
     }
     params.update((name, value) for name, value in given.items() if value is not None)
@@ -84,7 +83,7 @@ def command(
     except ClientError as problem:
         return fail(problem, setup.sink, as_json=setup.as_json)
     return conclude(
-        lambda: send(params, setup.deadline + (wait or 0)),
+        lambda: ask("send", params, setup.deadline + (wait or 0)),
         sent,
         setup.sink,
         as_json=setup.as_json,

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from select import select
 from time import monotonic
 
-from xsessionctl.lean import READ_SIZE, decode, encode
+from xsessionctl.codec import decode, encode
+from xsessionctl.sockets import READ_SIZE
 
 REVISION = "2025-06-18"
 """The MCP revision that the stand-in harness speaks."""

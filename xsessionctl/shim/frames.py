@@ -5,7 +5,7 @@ Refuses to know: what the methods mean.
 
 from __future__ import annotations
 
-from xsessionctl.lean import decode, encode
+from xsessionctl.codec import decode, encode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import os
 from _socket import AF_UNIX, SOCK_STREAM
 from _socket import socket as Socket  # noqa: N812 - it is a class
 
-from xsessionctl.lean import peer_uid
 from xsessionctl.shim import frames
+from xsessionctl.sockets import peer_uid
 from xsessiond.core import jsonrpc
 from xsessiond.core.limits import MAX_FRAME, MAX_SKIP, READ_SIZE
 

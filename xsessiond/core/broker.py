@@ -40,6 +40,7 @@ from xsessiond.core.introductions import Introductions
 from xsessiond.core.jsonrpc import REFUSED
 from xsessiond.core.link import Frame, LinkState
 from xsessiond.core.liveness import Liveness
+from xsessiond.core.outgoing import encode_error, encode_notification, encode_result
 from xsessiond.core.permission import forbid_sessions
 from xsessiond.core.policy import CoreSettings
 from xsessiond.core.questions import Questions
@@ -51,16 +52,7 @@ from xsessiond.core.sending import Sending
 from xsessiond.core.state import Core, Identity, Wire
 from xsessiond.core.times import Now
 from xsessiond.core.waits import Waits
-from xsessiond.core.wire import (
-    Answer,
-    AnyRequest,
-    BadFrame,
-    Hello,
-    RequestId,
-    encode_error,
-    encode_notification,
-    encode_result,
-)
+from xsessiond.core.wire import Answer, AnyRequest, BadFrame, Hello, RequestId
 
 READY = LinkState.READY
 BOTH, RENDEZVOUS, PRIVATE = "both", "the rendezvous", "a session's private socket"

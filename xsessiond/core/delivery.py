@@ -20,6 +20,7 @@ from xsessiond.core.envelope import EnvelopeInput, render_envelope
 from xsessiond.core.errors import Refusal
 from xsessiond.core.ids import MessageId
 from xsessiond.core.mailbox import FINAL, Message
+from xsessiond.core.outgoing import encode_notification
 from xsessiond.core.receipts import Receipts
 from xsessiond.core.records import MarkMessage
 from xsessiond.core.roster import Session
@@ -27,7 +28,7 @@ from xsessiond.core.shapes import DeliveryShape, PushShape, shape_delivery
 from xsessiond.core.state import Core, Wire
 from xsessiond.core.times import Now
 from xsessiond.core.waits import Waits
-from xsessiond.core.wire import Ack, Handed, Release, Take, encode, encode_notification
+from xsessiond.core.wire import Ack, Handed, Release, Take, encode
 
 BATCH_BYTES = limits.MAX_FRAME - (8 << 10)
 """What one answer to `take` may hold, so that with its frame it stays under the limit."""
@@ -266,9 +267,8 @@ class Delivery:
         self._receipts.add(message, state, now)
 
     def stalled(self, message: Message, now: Now) -> None:
-        """Handed a while ago, and still no evidence."""
-        if message.state == "handed":
-            self._receipts.add(message, "stalled", now)
+        """Handed a while ago, and still no evidence. (What is not handed any more has no such deadline.)"""
+        self._receipts.add(message, "stalled", now)
 
     def keep_for_later(self, session: Session, now: Now) -> None:
         """A conversation does not run: when what it has not taken is to expire. Asked more often than needed, since a

@@ -59,7 +59,7 @@ def draft_of(link: int, request: Send, caller: Caller) -> Draft:
             f"The summary has {len(params.summary)} characters; the limit is {limits.MAX_LABEL}. Nothing was sent.",
             "Shorten it: the text itself goes into the message.",
         )
-    if params.key is not None or params.notify_when_idle or params.when_offline != "refuse":
+    if params.key is not None or params.notify_when_idle or params.when_offline == "resume":
         _check_promises(params)
     return Draft(link, request.id, caller, params, body, size, sha256(data).digest())
 

@@ -14,6 +14,7 @@ from xsessiond.core.delivery import Delivery
 from xsessiond.core.effects import Notify
 from xsessiond.core.errors import Refusal
 from xsessiond.core.mailbox import Message
+from xsessiond.core.outgoing import encode_notification
 from xsessiond.core.policy import policy_of
 from xsessiond.core.receipts import Receipts
 from xsessiond.core.records import DropTrust, HoldRow, MarkMessage, MessageRow, PutHold, TrustRow
@@ -21,7 +22,6 @@ from xsessiond.core.roster import Session
 from xsessiond.core.shapes import shape_hold
 from xsessiond.core.state import Core
 from xsessiond.core.times import Now
-from xsessiond.core.wire import encode_notification
 
 LOOK_AGAIN_S = 60.0
 """Longest time between two looks at a deadline of the wall clock."""

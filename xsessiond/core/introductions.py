@@ -316,6 +316,8 @@ class Introductions:
         if session is None:
             raise Refusal("not_permitted", "Only a session's own link can report about it.", "Attach first.")
         params = request.params
+        if params.harness_session_id is not UNSET:
+            _check_conversation(params.harness_session_id)
         before = session.to_row("", "")
         if params.state is not UNSET:
             session.state = params.state
@@ -326,13 +328,13 @@ class Introductions:
         if params.harness is not UNSET or params.harness_session_id is not UNSET:
             harness = session.harness if params.harness is UNSET else params.harness[: limits.MAX_HARNESS]
             talk = session.harness_session_id if params.harness_session_id is UNSET else params.harness_session_id
-            _check_conversation(talk)
             self._core.roster.identify(session, harness, talk)
         if session.to_row("", "") != before:
             self._core.save(session)
             self._holding.refresh_policy(session)
             self._holding.reconsider(session, now)
         self._core.answer(wire, request.id, {"session": shape_session(session, self._core.identity.machine)})
+        self._delivery.resume(session, now)
 
     # -- going ------------------------------------------------------------------------------
 

@@ -11,12 +11,12 @@ from xsessiond.core import limits
 from xsessiond.core.delivery import Delivery
 from xsessiond.core.effects import CloseDoor, ForgetProject, ProcessId, UnwatchProcess, WatchProcess
 from xsessiond.core.holding import Holding
+from xsessiond.core.outgoing import encode_call, encode_notification
 from xsessiond.core.records import DropPins
 from xsessiond.core.roster import Session
 from xsessiond.core.state import Core, Wire
 from xsessiond.core.times import Now
 from xsessiond.core.waits import Waits
-from xsessiond.core.wire import encode_call, encode_notification
 
 KNOWN_ENDED = 512
 """Sessions that ended, have no mail and may still be told apart from unknown ones."""

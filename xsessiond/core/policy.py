@@ -6,6 +6,7 @@ Laws: values only; each knows where it was written. What was not read yet holds.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 
@@ -50,6 +51,7 @@ class CoreSettings(msgspec.Struct, frozen=True):
 
     pacing: PaceSettings = PaceSettings()
     keep_ms: int = limits.KEEP_MS
+    offline_default: Literal["refuse", "queue"] = "refuse"
     inbound: tuple[Setting, ...] = ()
     outbound: tuple[Setting, ...] = ()
     scope: tuple[Setting, ...] = ()

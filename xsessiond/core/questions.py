@@ -17,23 +17,13 @@ from xsessiond.core.errors import Refusal
 from xsessiond.core.ids import is_message_id
 from xsessiond.core.liveness import Liveness
 from xsessiond.core.mailbox import WAITING, Box, Message, settled
+from xsessiond.core.outgoing import encode_result
 from xsessiond.core.records import EventRow, MessageRow
 from xsessiond.core.roster import Session
 from xsessiond.core.shapes import SessionShape, shape_config, shape_entry, shape_history, shape_session, shape_step
 from xsessiond.core.state import Caller, Core, Wire
 from xsessiond.core.times import Now, format_time, parse_time
-from xsessiond.core.wire import (
-    Check,
-    Config,
-    Inbox,
-    ListSessions,
-    Log,
-    RequestId,
-    Status,
-    Whoami,
-    encode,
-    encode_result,
-)
+from xsessiond.core.wire import Check, Config, Inbox, ListSessions, Log, RequestId, Status, Whoami, encode
 
 LOG_MOST = 10_000
 WONDER_MOST = 256

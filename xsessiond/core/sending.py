@@ -21,6 +21,7 @@ from xsessiond.core.holding import Holding
 from xsessiond.core.ids import ID_BYTES, message_id_from
 from xsessiond.core.liveness import Liveness
 from xsessiond.core.mailbox import FINAL, Message, message_of
+from xsessiond.core.outgoing import encode_notification
 from xsessiond.core.records import MarkMessage, MessageRow, PutMessage, PutPin
 from xsessiond.core.repeats import Repeats
 from xsessiond.core.roster import Session
@@ -28,7 +29,7 @@ from xsessiond.core.shapes import SendShape, shape_entry
 from xsessiond.core.state import Core, Wire
 from xsessiond.core.times import Now, format_time_or_none
 from xsessiond.core.waits import Waits
-from xsessiond.core.wire import Send, encode_notification
+from xsessiond.core.wire import Send
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -105,7 +106,8 @@ class Sending:
 
     def _offline(self, draft: Draft, target: Session | None, target_id: str, now: Now) -> Session:
         """A target that does not run: kept for its conversation if the sender wants that."""
-        if target is not None and draft.params.when_offline == "queue" and target.harness_session_id is not None:
+        wanted = draft.params.when_offline or self._core.settings.offline_default
+        if target is not None and wanted == "queue" and target.harness_session_id is not None:
             draft.notice = f"{target.name} does not run; kept for when its conversation resumes."
             return target
         name = target.name if target is not None else target_id

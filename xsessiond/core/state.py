@@ -31,12 +31,13 @@ from xsessiond.core.ids import SessionId
 from xsessiond.core.jsonrpc import REFUSED
 from xsessiond.core.link import Link
 from xsessiond.core.mailbox import Message
+from xsessiond.core.outgoing import encode_error, encode_result
 from xsessiond.core.policy import CoreSettings
 from xsessiond.core.records import Op, PutSession, TrustRow
 from xsessiond.core.roster import Roster, Session
 from xsessiond.core.shapes import SendShape
 from xsessiond.core.times import Now
-from xsessiond.core.wire import RequestId, encode_error, encode_result
+from xsessiond.core.wire import RequestId
 
 
 class Identity(msgspec.Struct, frozen=True):

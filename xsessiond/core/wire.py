@@ -69,7 +69,7 @@ class ListParams(Struct, frozen=True):
 
 
 class SendParams(Struct, frozen=True):
-    """behaviour 3.1. wait_reply: seconds."""
+    """behaviour 3.1. wait_reply: seconds. when_offline: None is what the settings say."""
 
     message: str
     to: str | None = None
@@ -78,7 +78,7 @@ class SendParams(Struct, frozen=True):
     mode: Mode = "auto"
     wait_reply: float | None = None
     notify_when_idle: bool = False
-    when_offline: Literal["refuse", "queue", "resume"] = "refuse"
+    when_offline: Literal["refuse", "queue", "resume"] | None = None
     key: str | None = None
 
 
@@ -427,67 +427,10 @@ def _half_character(line: bytes) -> BadFrame | None:
         value = json.loads(line.decode())
     except (ValueError, RecursionError):
         return None
-    request_id = value.get("id")  # an object: our decoder sees anything else before it looks into it
+    if not isinstance(value, dict):
+        return None
+    request_id = value.get("id")
     if type(request_id) is not int and not (isinstance(request_id, str) and request_id.isascii()):
         request_id = None
     text = "A text in the frame has half of a character (a lone surrogate)."
     return BadFrame(request_id, INVALID_PARAMS, text, refusal="not_text")
-
-
-class _Result(Struct):
-    jsonrpc: str
-    id: int | str | None
-    result: object
-
-
-class _Notification(Struct):
-    jsonrpc: str
-    method: str
-    params: object
-
-
-class _Call(Struct):
-    jsonrpc: str
-    id: str
-    method: str
-    params: object
-
-
-class _Error(Struct):
-    jsonrpc: str
-    id: int | str | None
-    error: object
-
-
-def encode_result(request_id: int | str | None, value: object) -> bytes:
-    """An answer as one frame."""
-    return encode(_Result("2.0", request_id, value)) + b"\n"
-
-
-def encode_error(request_id: int | str | None, code: int, text: str, data: object) -> bytes:
-    """An error answer as one frame."""
-    return encode(_Error("2.0", request_id, {"code": code, "message": text, "data": data})) + b"\n"
-
-
-def encode_notification(method: str, params: object) -> bytes:
-    """A notification as one frame."""
-    return encode(_Notification("2.0", method, params)) + b"\n"
-
-
-def encode_call(request_id: str, method: str, params: object) -> bytes:
-    """A request of the broker's own as one frame."""
-    return encode(_Call("2.0", request_id, method, params)) + b"\n"
-
-
-class _Sent(Struct):
-    id: int | str | None = None
-    method: str | None = None
-
-
-_decode_sent = msgspec.json.Decoder(_Sent).decode
-
-
-def answered_request(frame: bytes) -> int | str | None:
-    """The id of the request that a frame of ours answers; None for one that we sent by ourselves."""
-    sent = _decode_sent(frame)
-    return sent.id if sent.method is None else None

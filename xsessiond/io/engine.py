@@ -45,9 +45,9 @@ from xsessiond.core.effects import (
 from xsessiond.core.errors import Refusal
 from xsessiond.core.jsonrpc import REFUSED
 from xsessiond.core.link import Frame
+from xsessiond.core.outgoing import answered_request, encode_error
 from xsessiond.core.records import Op
 from xsessiond.core.times import Now
-from xsessiond.core.wire import answered_request, encode_error
 from xsessiond.io.lookups import answer_question
 from xsessiond.io.peer import Peer
 from xsessiond.io.surroundings import Surroundings
@@ -182,7 +182,7 @@ class Engine:
         if not self._pressing:
             self._let_go()
             return
-        if self._commit_s > SLOW_COMMIT_S or self._owed:
+        if self._commit_s > SLOW_COMMIT_S or not self._healthy:
             self._work.set()
             return
         start = time.perf_counter()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import TextIO
 
 LEVELS = {"debug": 0, "info": 1, "warning": 2, "error": 3}
 PRIORITY = {"debug": "<7>", "info": "<6>", "warning": "<4>", "error": "<3>"}
@@ -21,19 +20,23 @@ MOST_BYTES = 1 << 20
 class Log:
     """Writes lines of at least `level`. path: the log file, or None. journal: standard error is the journal's."""
 
-    __slots__ = ("_file", "_journal", "_level", "_path", "_size")
+    __slots__ = ("_fd", "_journal", "_level", "_path", "_size")
 
     def __init__(self, path: str | None, level: str, *, journal: bool) -> None:
-        self._path, self._level, self._journal = path, LEVELS[level], journal
-        self._file: TextIO | None = None
-        self._size = 0
+        self._level, self._journal = LEVELS[level], journal
+        self._path = None if journal else path
+        self._fd, self._size = -1, 0
+        try:
+            self._open()  # now: when it is needed there may be no descriptor left
+        except OSError:
+            pass
 
     def write(self, level: str, what: str, facts: dict[str, object]) -> None:
         """One line. Never raises: a full disk must not end the broker."""
         if LEVELS[level] < self._level:
             return
         told = "".join(f" {key}={_value(value)}" for key, value in facts.items() if value is not None)
-        line = f"{level}: {what}{told}"
+        line = f"{level}: {_in_one_line(what)}{told}"
         try:
             if self._journal:
                 print(PRIORITY[level] + line, file=sys.stderr, flush=True)
@@ -42,20 +45,31 @@ class Log:
         except (OSError, ValueError):
             pass
 
+    def close(self) -> None:
+        """Closes the file. What comes after opens it again."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
     def _write_file(self, line: str) -> None:
         if self._path is None:
             return
-        if self._file is not None and self._size > MOST_BYTES:
-            self._file.close()
-            self._file = None
+        if self._fd >= 0 and self._size > MOST_BYTES:
+            self.close()
             os.replace(self._path, self._path + ".1")
-        if self._file is None:
-            fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-            self._file = os.fdopen(fd, "a", encoding="utf-8", errors="backslashreplace")
-            self._size = os.fstat(fd).st_size
-        self._file.write(line)
-        self._file.flush()
-        self._size += len(line)
+        self._open()
+        # Unbuffered: what a full disk did not take is lost, and does not gather in memory.
+        self._size += os.write(self._fd, line.encode("utf-8", "backslashreplace"))
+
+    def _open(self) -> None:
+        if self._fd < 0 and self._path is not None:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._fd = os.open(self._path, flags, 0o600)
+            self._size = os.fstat(self._fd).st_size
+
+
+def _in_one_line(text: str) -> str:
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def _value(value: object) -> str:

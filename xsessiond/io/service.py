@@ -46,17 +46,18 @@ from xsessiond.io.runtime_dir import keep_in_place, recover_runtime_dir
 from xsessiond.io.sdnotify import ServiceManager
 from xsessiond.io.settings import SettingsSource
 from xsessiond.paths import PathError
-from xsessiond.store.contract import Store
+from xsessiond.store.contract import Snapshot, Store
 
 
 class Service:
-    """Runs one broker on one lock. rendezvous: the listening socket; inherited: a service manager owns its file. files,
-    config: the settings files, and what they said at the start."""
+    """Runs one broker on one lock. snapshot: what the store held at the start. rendezvous: the listening socket;
+    inherited: a service manager owns its file. files, config: the settings files, and what they said at the start."""
 
     def __init__(
         self,
         broker: Broker,
         store: Store,
+        snapshot: Snapshot,
         lock: BrokerLock,
         rendezvous: ListeningSocket,
         log: Log,
@@ -67,7 +68,8 @@ class Service:
         inherited: bool,
     ) -> None:
         self._engine = Engine(broker, store, self)
-        self._broker, self._store, self._lock, self._log, self._manager = broker, store, lock, log, manager
+        self._restored: Restored | None = Restored(snapshot, boot_id())
+        self._lock, self._log, self._manager = lock, log, manager
         self._rendezvous, self._inherited = rendezvous, inherited
         self._doors: dict[str, tuple[str, ListeningSocket]] = {}
         self._fds = FdSet(self._engine.settle)
@@ -192,13 +194,12 @@ class Service:
                 nursery.start_soon(self._exits.run)
                 await nursery.start(self._settings.run)
                 self._clear_old_doors()
-                snapshot = self._store.load()
-                self._engine.submit(Restored(snapshot, boot_id()))
+                self._restore()
                 nursery.start_soon(self._fds.run)
                 await nursery.start(self._heed_signals)
                 await nursery.start(keep_in_place, self._directories, self._intact, self._remake, self._report)
                 self._acceptor.add(self._rendezvous, partial(self._serve, None))
-                self._log.write("info", "ready", {"socket": self._rendezvous.path, "sessions": len(snapshot.sessions)})
+                self._log.write("info", "ready", {"socket": self._rendezvous.path})
                 self._manager.ready("ready")
                 task_status.started()
                 await self._stopped.wait()
@@ -206,6 +207,11 @@ class Service:
                 nursery.cancel_scope.cancel()
         finally:
             self._close()
+
+    def _restore(self) -> None:
+        restored, self._restored = self._restored, None  # it is large, and needed no more
+        assert restored is not None, "a service runs once"
+        self._engine.submit(restored)
 
     async def _heed_signals(self, *, task_status: trio.TaskStatus[None]) -> None:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
@@ -226,8 +232,13 @@ class Service:
         """Private sockets of a broker that was killed. Those of sessions that may come back are bound anew at once."""
         directory = self._lock.paths.session_dir
         for name in os.listdir(directory):
-            if name.endswith(".sock"):
+            if not name.endswith(".sock"):
+                continue
+            try:
                 os.unlink(f"{directory}/{name}")
+            except OSError as problem:
+                path = f"{directory}/{name}"
+                self._log.write("warning", "what lies there is left", {"path": path, "problem": problem.strerror})
 
     def _remove_sockets(self) -> None:
         for _, listener in self._doors.values():

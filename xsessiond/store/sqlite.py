@@ -36,7 +36,6 @@ from xsessiond.store.sqlite_writes import (
     delete_ended_sessions,
     delete_messages,
     find_prunable,
-    settle_counters,
     write_ops,
 )
 
@@ -166,7 +165,6 @@ class SqliteStore:
 
     def prune(self, *, older_than_ms: int) -> int:
         """See `Store.prune`. In short transactions, so that commits go on between them."""
-        self._write(settle_counters)
         deleted, after = 0, 0
         while seqs := self._read(partial(find_prunable, older_than_ms=older_than_ms, after=after, limit=PRUNE_BATCH)):
             self._write(partial(delete_messages, seqs=seqs), rows=len(seqs))

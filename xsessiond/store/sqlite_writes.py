@@ -223,7 +223,9 @@ def settle_counters(db: sqlite3.Connection) -> None:
 
 
 def delete_messages(db: sqlite3.Connection, seqs: Sequence[int]) -> None:
-    """Deletes them with their events, after `settle_counters`."""
+    """Deletes them with their events. In the same transaction their counters are written down: a message may have come
+    and ended since any earlier one."""
+    settle_counters(db)
     for table in ("event", "hold", "content", "message"):
         db.executemany(f"DELETE FROM {table} WHERE seq = ?", [(seq,) for seq in seqs])  # noqa: S608 - constants
 

@@ -1,8 +1,7 @@
-"""xsessionctl.lean: the C modules say what `json` and `socket` say."""
+"""xsessionctl.sockets: connecting within a deadline, and who is at the other end."""
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import threading
@@ -10,39 +9,8 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from xsessionctl.lean import connect_unix, decode, encode, encode_ascii, limit_wait, peer_uid
-
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-)
-
-
-@given(VALUES)
-def test_encoding_is_that_of_json(value: object) -> None:
-    assert encode(value) == json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    assert encode_ascii(value) == json.dumps(value, separators=(",", ":"))
-    assert encode_ascii(value).isascii()
-
-
-@given(VALUES)
-def test_decoding_is_that_of_json(value: object) -> None:
-    assert decode(json.dumps(value)) == value
-    assert decode(f" \n{json.dumps(value, indent=1)}\r\n") == value
-
-
-@pytest.mark.parametrize("text", ["", " ", "{", "[1,]", "{}{}", "NaN", "Infinity", "nul", '"\n"', "[" * 5, "'a'"])
-def test_what_is_not_json_is_a_value_error(text: str) -> None:
-    with pytest.raises(ValueError):
-        decode(text)
-
-
-def test_what_has_no_json_form_is_a_type_error() -> None:
-    with pytest.raises(TypeError, match="a set has no form in JSON"):
-        encode({"a": {1}})
+from xsessionctl.sockets import connect_unix, limit_wait, peer_uid
 
 
 def test_connecting_finds_out_who_listens(short_dir: Path) -> None:

@@ -1,0 +1,199 @@
+"""What a sender is told later, by itself: once, after it has gone on, and never by waking anybody."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.core_house import Answer, Guest, House, Line, is_sentence
+from xsessiond.core.receipts import MOST, SENTENCES
+from xsessiond.core.state import CoreSettings
+
+KEEP_S = 5
+
+
+@pytest.fixture
+def house() -> House:
+    return House(CoreSettings(keep_ms=KEEP_S * 1000))
+
+
+def told(line: Line) -> list[str]:
+    return [receipt["text"] for receipt in line.ask("take", max=0)["receipts"]]
+
+
+def expire(house: House, sender: Guest | Line, count: int = 1) -> list[Answer]:
+    """Messages to a conversation that does not come back."""
+    web = house.join("gone", harness_session_id=f"talk-{house.ms}")
+    line = sender.line if isinstance(sender, Guest) else sender
+    sent = [line.ask("send", to=web.id, message=f"{house.ms} {number}") for number in range(count)]
+    house.kill(web)
+    house.pass_time(KEEP_S + 1)
+    return sent
+
+
+def test_every_sentence_is_one() -> None:
+    """6.4: for exactly the states that a sender must not miss; those that are on their way say not to send again."""
+    assert set(SENTENCES) == {"expired", "refused", "denied", "discarded", "stalled", "released", "held"}
+    for state, sentence in SENTENCES.items():
+        text = sentence.format(id="m-1", to="web")
+        assert is_sentence("The message " + text)
+        if state in ("held", "stalled"):
+            assert "Do not send it again." in text
+
+
+def test_a_sender_hears_that_its_message_expired(house: House) -> None:
+    """L1, 7.5: and the message's history says so with the rule."""
+    api = house.join("api")
+    (sent,) = expire(house, api)
+    (receipt,) = api.line.ask("take")["receipts"]
+    assert (receipt["id"], receipt["state"]) == (sent["id"], "expired")
+    assert receipt["text"] == f"{sent['id']} to gone expired: it was not taken in time."
+    assert set(receipt) == {"id", "state", "at", "text"}
+    history = api.check(sent)["history"]
+    assert [(step["state"], step["rule"]) for step in history] == [
+        ("queued", "default: accept"),
+        ("expired", "offline.keep"),
+    ]
+
+
+def test_receipts_wake_nobody_and_cause_none(house: House) -> None:
+    """R9, 6.4."""
+    api = house.join("api", push=True)
+    expire(house, api)
+    assert api.line.pushes == []
+    assert api.line.notes == []
+    before = house.state()["receipts"]
+    told(api.line)
+    told(api.line)
+    assert before == {api.id: 1}
+    assert house.state()["receipts"] == {}
+
+
+def test_a_receipt_is_told_until_the_link_goes_on(house: House) -> None:
+    """A shim that dies before its model saw it has been told nothing."""
+    api = house.join("api")
+    expire(house, api)
+    assert len(told(api.line)) == 1
+    api.line.drop()
+    api.come_back()
+    assert len(told(api.line)) == 1, "it did not go on"
+    api.line.ask("list")
+    assert house.state()["receipts"] == {api.id: 1}, "this is no step that shows what a model saw"
+    assert told(api.line) == []
+    assert house.state()["receipts"] == {}
+    house.restart()
+    api.come_back()
+    assert told(api.line) == []
+
+
+@pytest.mark.parametrize("step", ["take", "ack"])
+def test_a_take_or_an_acknowledgement_is_going_on(house: House, step: str) -> None:
+    api = house.join("api")
+    expire(house, api)
+    told(api.line)
+    api.line.ask(step, **({"ids": []} if step == "ack" else {}))
+    assert house.state()["receipts"] == {}
+
+
+def test_what_one_link_was_told_confirms_nothing_for_another(house: House) -> None:
+    """A receipt that came after it was told is still to be told."""
+    api = house.join("api")
+    first = api.line
+    second = api.attach()
+    expire(house, api, 2)
+    assert len(told(first)) == len(told(second)) == 2
+    first.ask("ack", ids=[])
+    expire(house, api)
+    second.ask("ack", ids=[])
+    assert len(told(second)) == 1
+    first.ask("ack", ids=[])
+    assert house.state()["receipts"] == {api.id: 1}
+
+
+def test_what_came_after_it_was_told_is_still_there_after_a_restart(house: House) -> None:
+    api = house.join("api")
+    expire(house, api)
+    assert len(told(api.line)) == 1
+    (late,) = expire(house, api)
+    api.line.ask("ack", ids=[])
+    house.restart()
+    api.come_back()
+    (text,) = told(api.line)
+    assert late["id"] in text
+
+
+def test_only_the_last_hundred_wait(house: House) -> None:
+    """Also where the oldest of those that were told fell out meanwhile."""
+    api = house.join("api")
+    ids = []
+    for _ in range(3):
+        ids += [sent["id"] for sent in expire(house, api, 30)]
+        house.pass_time(60)
+    ids += [sent["id"] for sent in expire(house, api, 30)]
+    texts = told(api.line)
+    assert len(texts) == MOST
+    assert [text.split()[0] for text in texts] == ids[-MOST:]
+    house.pass_time(60)
+    late = [sent["id"] for sent in expire(house, api, 10)]
+    api.line.ask("ack", ids=[])
+    assert [text.split()[0] for text in told(api.line)] == late
+
+
+def test_receipts_outlive_the_broker(house: House) -> None:
+    api = house.join("api")
+    expire(house, api, 3)
+    house.restart()
+    api.come_back()
+    texts = told(api.line)
+    assert len(texts) == 3
+    assert told(api.line) == []
+
+
+def test_a_human_is_told_with_what_was_answered(house: House) -> None:
+    line = house.human()
+    expire(house, line)
+    (text,) = told(line)
+    assert "expired" in text
+    assert told(line) == []
+
+
+def test_a_script_has_gone_and_is_told_nothing(house: House) -> None:
+    expire(house, house.script())
+    assert house.state()["receipts"] == {}
+
+
+def test_a_sender_that_is_not_known_any_more_is_told_nothing(house: House) -> None:
+    api, web = house.join("api"), house.join("web", harness_session_id="talk")
+    api.send(web)
+    house.kill(web)
+    house.kill(api)
+    house.broker.core.roster.forget(api.session)
+    house.pass_time(KEEP_S + 1)
+    assert house.state()["receipts"] == {}
+
+
+def test_what_was_handed_and_never_seen_is_reported_once(house: House) -> None:
+    """6.3: after a minute, and W5."""
+    api, web = house.join("api"), house.join("web")
+    sent = api.send(web)
+    web.line.ask("handed", ids=[web.take()[0]["id"]])
+    house.pass_time(59.9)
+    assert told(api.line) == []
+    house.pass_time(0.1)
+    (receipt,) = api.line.ask("take")["receipts"]
+    assert (receipt["id"], receipt["state"]) == (sent["id"], "stalled")
+    assert api.check(sent)["state"] == "handed"
+    house.pass_time(600)
+    assert told(api.line) == []
+    assert web.ack(sent) == 1
+    assert api.check(sent)["state"] == "delivered"
+
+
+def test_what_is_acknowledged_in_time_is_not_reported(house: House) -> None:
+    api, web = house.join("api"), house.join("web")
+    api.send(web)
+    (message,) = web.take()
+    web.line.ask("handed", ids=[message["id"]])
+    house.pass_time(59)
+    web.ack(message)
+    house.pass_time(60)
+    assert told(api.line) == []

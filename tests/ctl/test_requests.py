@@ -1,0 +1,45 @@
+"""xsessionctl.requests: what is repeated, and what is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.ctl.faulty_broker import faulty_broker, say
+from xsessionctl.client import ClientError, deadline_in
+from xsessionctl.requests import ask
+
+HELLO = {"jsonrpc": "2.0", "id": 1, "result": {}}
+ANSWER = {"jsonrpc": "2.0", "id": 2, "result": {"id": "m-1"}}
+
+
+@pytest.fixture(autouse=True)
+def _place(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XSESSIOND_RUNTIME_DIR", str(short_dir))
+
+
+@pytest.mark.parametrize("method, params", [("list", {}), ("send", {"to": "api", "message": "x", "key": "k"})])
+def test_what_does_nothing_twice_is_asked_again(short_dir: Path, method: str, params: dict[str, object]) -> None:
+    """L3: a repeat with the same key is one delivery."""
+    answers = [say(HELLO), say(HELLO, ANSWER)]
+    with faulty_broker(short_dir / "broker.sock", lambda link, frames: answers.pop(0)(link, frames)) as came:
+        assert ask(method, params, deadline_in(10)) == {"id": "m-1"}
+    assert came[0] == came[1]
+
+
+@pytest.mark.parametrize("method", ["send", "rename"])
+def test_what_might_do_it_twice_is_not(short_dir: Path, method: str) -> None:
+    """L4: unknown is not failed."""
+    with faulty_broker(short_dir / "broker.sock", say(HELLO)) as came, pytest.raises(ClientError) as caught:
+        ask(method, {"to": "api", "message": "x"}, deadline_in(10))
+    assert len(came) == 1
+    assert caught.value.sent
+    assert ("not known whether the message was accepted" in caught.value.text) == (method == "send")
+
+
+def test_a_refusal_is_final(short_dir: Path) -> None:
+    refusal = {"jsonrpc": "2.0", "id": 2, "error": {"code": -32000, "message": "No.", "data": {"code": "refused"}}}
+    with faulty_broker(short_dir / "broker.sock", say(HELLO, refusal)) as came, pytest.raises(ClientError) as caught:
+        ask("send", {"to": "api", "message": "x", "key": "k"}, deadline_in(10))
+    assert (len(came), caught.value.exit_code) == (1, 5)

@@ -1,0 +1,60 @@
+"""Unix sockets by the C module below `socket`, without the Python above it.
+
+`import socket` brings in enum and selectors and costs half as much as starting Python
+(docs/decisions/0010-the-fast-way-in.md). Where the C module is missing, `socket` takes its place.
+Refuses to know: the protocol.
+"""
+
+import sys
+from time import monotonic, sleep
+
+try:
+    import _socket as socket
+except ImportError:  # pragma: no cover - another Python than CPython
+    import socket  # type: ignore[no-redef]
+
+Socket = socket.socket
+
+READ_SIZE = 1 << 16
+BUSY_PAUSE_S = 0.01
+FOREVER_S = 1e6
+"""A wait that is longer needs no limit."""
+PEER_CREDENTIALS = {"linux": (1, 17), "darwin": (0, 1)}
+"""SOL_SOCKET and SO_PEERCRED; SOL_LOCAL and LOCAL_PEERCRED."""
+
+
+def connect_unix(path: str, deadline: float) -> Socket:
+    """A connected stream socket. deadline: on the monotonic clock. Raises OSError (TimeoutError when it is over)."""
+    while True:
+        link = Socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            limit_wait(link, deadline)
+            link.connect(path)
+            return link
+        except BlockingIOError:
+            link.close()  # too many are knocking at once; Linux says so at once when there is a timeout
+            sleep(BUSY_PAUSE_S)
+        except BaseException:
+            link.close()
+            raise
+
+
+def peer_uid(link: Socket) -> int | None:
+    """The user at the other end, as the kernel knows it; None where it does not tell."""
+    level, option = PEER_CREDENTIALS.get(sys.platform, (None, 0))
+    if level is None:
+        return None
+    try:
+        credentials = link.getsockopt(level, option, 128)
+    except OSError:
+        return None
+    # Linux: pid, uid, gid. macOS: version, uid, groups. Each number has four bytes.
+    return int.from_bytes(credentials[4:8], sys.byteorder)
+
+
+def limit_wait(link: Socket, deadline: float) -> None:
+    """Lets the next operation on `link` take until `deadline`. Raises TimeoutError when that is over."""
+    left = deadline - monotonic()
+    if left <= 0:
+        raise TimeoutError("the deadline is over")
+    link.settimeout(left if left < FOREVER_S else None)
