@@ -348,10 +348,26 @@ def test_a_message_may_be_kept_for_a_conversation_that_resumes(house: House, api
     assert house.join(harness_session_id="talk").read() == list("01234")
 
 
+@pytest.mark.parametrize(
+    "setting, asked, kept",
+    [("refuse", None, False), ("refuse", "queue", True), ("queue", None, True), ("queue", "refuse", False)],
+)
+def test_what_becomes_of_it_without_a_word_is_a_setting(setting: str, asked: str | None, kept: bool) -> None:  # noqa: FBT001
+    house = House(CoreSettings(offline_default=setting))  # type: ignore[arg-type]
+    api, web = house.join("api"), house.join("web", harness_session_id="talk")
+    house.kill(web)
+    if kept:
+        assert api.send("web", when_offline=asked)["state"] == "queued"
+    else:
+        assert refused(lambda: api.send("web", when_offline=asked)).code == "not_running"
+
+
 def test_the_same_text_a_moment_later_is_refused(house: House, api: Guest, web: Guest) -> None:
     api.send(web, "one")
     assert refused(lambda: api.send("web", "one")).code == "duplicate"
     assert web.read() == ["one"]
+    assert refused(lambda: api.send("web", "one")).code == "duplicate"
+    assert web.read() == []
 
 
 # -- while the store is asked ------------------------------------------------------------------------------------------
