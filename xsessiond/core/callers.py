@@ -21,7 +21,7 @@ def find_caller(core: Core, wire: Wire) -> Caller:
         if len(sessions) == 1:
             return Caller("session", next(iter(sessions)))
         if sessions:
-            return Caller("script", core.script, among=tuple(sorted(sessions, key=lambda session: session.started_at)))
+            return Caller("script", core.script, among=tuple(s for s in core.roster.running() if s in sessions))
     if wire.peer.terminal:
         return Caller("human", core.human)
     return Caller("script", core.script)

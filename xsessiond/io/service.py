@@ -88,15 +88,20 @@ class Service:
         """Listens on a session's private socket."""
         if session_id in self._doors or self._acceptor is None:
             return
-        path = self._lock.paths.session_socket(ref)
         try:
-            listener = bind_listener(path, self._lock, backlog=LINKS_PER_SESSION)
+            listener = self._bind_door(ref)
         except (OSError, PathError, PathInUse) as problem:
-            self._log.write("error", "a private socket cannot be opened", {"path": path, "problem": str(problem)})
+            self._log.write("error", "a private socket cannot be opened", {"ref": ref, "problem": str(problem)})
             return
+        self._serve_door(session_id, ref, listener)
+
+    def _bind_door(self, ref: str) -> ListeningSocket:
+        return bind_listener(self._lock.paths.session_socket(ref), self._lock, backlog=LINKS_PER_SESSION)
+
+    def _serve_door(self, session_id: str, ref: str, listener: ListeningSocket) -> None:
+        assert self._acceptor is not None
         self._doors[session_id] = ref, listener
-        serve = partial(self._serve, session_id)
-        self._acceptor.add(listener, serve, max_connections=4 * LINKS_PER_SESSION)
+        self._acceptor.add(listener, partial(self._serve, session_id), max_connections=4 * LINKS_PER_SESSION)
 
     def close_door(self, session_id: str, ref: str) -> None:
         """Stops listening on a session's private socket and removes it, also one that an earlier broker left."""
@@ -247,6 +252,8 @@ class Service:
             self._rendezvous.unlink()
 
     def _close(self) -> None:
+        for peer in self._engine.peers.values():
+            peer.abandon()
         self._exits.close()
         if self._acceptor is not None:
             self._acceptor.close()
@@ -259,7 +266,8 @@ class Service:
         return [paths.runtime_dir, paths.session_dir]
 
     def _intact(self) -> bool:
-        return self._rendezvous.intact() and all(listener.intact() for _, listener in self._doors.values())
+        sockets = (self._rendezvous, *(listener for _, listener in self._doors.values()))
+        return all(map(os.path.isdir, self._directories())) and all(listener.intact() for listener in sockets)
 
     def _remake(self) -> None:
         """Binds again what was deleted. Connections live on; sessions are told nothing, their sockets have the same
@@ -271,11 +279,19 @@ class Service:
             self._acceptor.remove(self._rendezvous)
             self._rendezvous, self._inherited = fresh, False
             self._acceptor.add(fresh, partial(self._serve, None))
+        failed: Exception | None = None
         for session_id, (ref, listener) in list(self._doors.items()):
-            if not listener.intact():
-                del self._doors[session_id]
-                self._acceptor.remove(listener)
-                self.open_door(session_id, ref)
+            if listener.intact():
+                continue
+            try:
+                fresh = self._bind_door(ref)
+            except (PathError, PathInUse, OSError) as problem:
+                failed = failed or problem  # the others first; then this one is tried again
+                continue
+            self._acceptor.remove(listener)
+            self._serve_door(session_id, ref, fresh)
+        if failed is not None:
+            raise failed
 
     def _report(self, text: str) -> None:
         self._log.write("warning", text, {})
