@@ -1,0 +1,100 @@
+"""Who speaks, from what the kernel says of a peer."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec import structs
+
+from tests.support.core_house import House, peer
+from xsessiond.core.callers import find_ancestor, find_caller, looks_human, may_use_token, was_seen_whole
+from xsessiond.core.effects import Peer, ProcessId
+from xsessiond.core.state import Caller
+
+PERSON = peer(90, 80, terminal=True)
+
+
+def caller_of(house: House, who: Peer, door: str | None = None) -> Caller:
+    line = house.connect(who, door)
+    return find_caller(house.broker.core, house.broker.core.wires[line.link])
+
+
+@pytest.mark.parametrize("pids", [(1000,), (2, 1000), (3, 2, 1000), (3, 2, 1000, 5)])
+def test_at_or_below_a_harness_is_its_session(pids: tuple[int, ...]) -> None:
+    """3.7: also with a terminal, whatever is in the environment, and if the chain breaks off above it."""
+    house = House()
+    api = house.join("api", pid=1000)
+    seen = peer(*pids, terminal=True)
+    for who in (seen, structs.replace(seen, marks=frozenset({"CLAUDECODE"}), complete=False, unseen="x (pid 1)")):
+        caller = caller_of(house, who)
+        assert (caller.kind, caller.session.id, caller.is_session) == ("session", api.id, True)
+
+
+def test_the_nearest_harness_counts() -> None:
+    """A harness that a session's shell started is a session of its own."""
+    house = House()
+    house.join("outer", pid=1000)
+    inner = house.join("inner", pid=2000)
+    assert caller_of(house, peer(5, 2000, 4, 1000)).session.id == inner.id
+
+
+def test_below_a_harness_of_several_sessions_is_none_of_them() -> None:
+    house = House()
+    house.join("api", pid=1000, harness_session_id="1")
+    house.join("web", pid=1000, harness_session_id="2")
+    caller = caller_of(house, peer(5, 1000, terminal=True))
+    assert caller.kind == "script"
+    assert [session.name for session in caller.among] == ["api", "web"]
+
+
+def test_a_person() -> None:
+    """3.7: a terminal outside every session, and nothing that speaks against it."""
+    house = House()
+    house.join("api", pid=1000)
+    assert caller_of(house, PERSON).kind == "human"
+    assert looks_human(PERSON)
+    assert was_seen_whole(PERSON)
+
+
+@pytest.mark.parametrize(
+    "doubt",
+    [
+        {"terminal": False},
+        {"marks": frozenset({"OPENCODE"})},
+        {"complete": False},
+        {"unseen": "cat (pid 7)"},
+        {"process": None},
+    ],
+    ids=str,
+)
+def test_a_doubt_makes_a_script(doubt: dict[str, object]) -> None:
+    """5.2: a chain that is broken, a mark, an environment that cannot be read: never a human."""
+    who = structs.replace(PERSON, **doubt)
+    assert not looks_human(who)
+    assert caller_of(House(), who).kind == "script"
+    assert was_seen_whole(who) == (set(doubt) <= {"terminal", "marks"})
+
+
+def test_nobody_is_a_person_on_a_session_s_private_socket() -> None:
+    """There the process is not looked at closely, so that a terminal says nothing."""
+    house = House()
+    api = house.join("api", pid=1000)
+    assert caller_of(house, PERSON, door=api.id).kind == "script"
+
+
+def test_an_ancestor_is_known_by_its_pid() -> None:
+    assert find_ancestor(peer(5, 4), 4) == ProcessId(4, 40)
+    assert find_ancestor(peer(5, 4), 6) is None
+    assert find_ancestor(peer(5, 4), None) is None
+
+
+def test_where_a_token_works() -> None:
+    """13.2, S14: below the harness, or where that is not known below the process that used it first."""
+    house = House()
+    known, unknown = house.join("api", pid=1000).session, house.join("web", pid=0).session
+    assert may_use_token(known, peer(5, 1000))
+    assert not may_use_token(known, peer(5, 4))
+    unknown.bound = None
+    assert may_use_token(unknown, peer(5, 4))
+    unknown.bound = ProcessId(4, 40)
+    assert may_use_token(unknown, peer(5, 4))
+    assert not may_use_token(unknown, peer(4000, 3))
