@@ -22,7 +22,8 @@ def find_caller(core: Core, wire: Wire) -> Caller:
         if len(sessions) == 1:
             return Caller("session", next(iter(sessions)))
         if sessions:
-            return Caller("script", core.script, among=tuple(sorted(sessions, key=lambda session: session.started_at)))
+            among = sorted(sessions, key=lambda session: (session.started_at, session.id))
+            return Caller("script", core.script, among=tuple(among))
     # People come to the rendezvous; on a session's private socket nobody looked whether it is one.
     if wire.door is None and looks_human(wire.peer):
         return Caller("human", core.human)
