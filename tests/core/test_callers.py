@@ -40,6 +40,7 @@ def test_the_nearest_harness_counts() -> None:
 def test_below_a_harness_of_several_sessions_is_none_of_them() -> None:
     house = House()
     house.join("api", pid=1000, harness_session_id="1")
+    house.pass_time(1)
     house.join("web", pid=1000, harness_session_id="2")
     caller = caller_of(house, peer(5, 1000, terminal=True))
     assert caller.kind == "script"

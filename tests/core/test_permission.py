@@ -79,7 +79,10 @@ def test_nobody_with_a_passphrase_where_no_terminal_is_asked_for() -> None:
 
 def test_several_sessions_in_one_harness() -> None:
     house = House()
-    guests = [house.join(f"s{number}", pid=1000, harness_session_id=str(number)) for number in range(7)]
+    guests = []
+    for number in range(7):
+        guests.append(house.join(f"s{number}", pid=1000, harness_session_id=str(number)))
+        house.pass_time(1)
     told = obstacle_of(house, peer(5, 1000, terminal=True), without_terminal=True, proven=True)
     names = ", ".join(f"{guest.name} [{guest.session.ref}]" for guest in guests[:5])
     assert told == f"It runs below the harness of several sessions ({names} and 2 more)."
