@@ -41,7 +41,7 @@ from xsessiond.core.jsonrpc import REFUSED
 from xsessiond.core.link import Frame, LinkState
 from xsessiond.core.liveness import Liveness
 from xsessiond.core.outgoing import encode_error, encode_notification, encode_result
-from xsessiond.core.permission import forbid_sessions
+from xsessiond.core.permission import forbid_agents, tell_loosening
 from xsessiond.core.policy import CoreSettings
 from xsessiond.core.questions import Questions
 from xsessiond.core.receipts import Receipts
@@ -133,7 +133,8 @@ class Broker:
             case Restored():
                 restore(self.core, self._delivery, self._receipts, self._holding, event, now)
             case SettingsRead():
-                self.core.settings = event.settings
+                before, self.core.settings = self.core.settings, event.settings
+                tell_loosening(self.core, before)
                 self._holding.reconsider_all(now)
                 self._deciding.reloaded()
             case ProjectRead():
@@ -322,7 +323,7 @@ class Broker:
     # -- the end ------------------------------------------------------------------------------
 
     def _stop(self, wire: Wire, request: w.Stop, now: Now) -> None:
-        forbid_sessions(self.core, wire, "stop the broker")
+        forbid_agents(self.core, wire, "stop the broker")
         if isinstance(request.id, int | str):
             answer = {"stopping": True, "pid": self.core.identity.pid}
             self.core.out.append(SendFrame(wire.link, encode_result(request.id, answer), urgent=True))

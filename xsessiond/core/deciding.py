@@ -16,7 +16,7 @@ from xsessiond.core.errors import Refusal
 from xsessiond.core.holding import Holding
 from xsessiond.core.mailbox import Message
 from xsessiond.core.permission import require_human
-from xsessiond.core.records import DropTrust, Kind, MessageRow, PutTrust, TrustRow
+from xsessiond.core.records import DropTrust, Kind, MarkMessage, MessageRow, PutTrust, TrustRow
 from xsessiond.core.roster import Session
 from xsessiond.core.shapes import shape_config, shape_trust
 from xsessiond.core.state import Core, Wire
@@ -24,6 +24,8 @@ from xsessiond.core.times import Now
 from xsessiond.core.wire import Decide, DecideParams, Explain, HoldQueue, Reload, RequestId, RevokeTrust, Trusts, encode
 
 IDS_MOST = 1000
+ATTEMPTS_MOST = 10_000
+"""Refused attempts that are remembered, so that each is told once."""
 OUTSIDE: dict[str, Kind] = {"human": "human", "script": "script"}
 """Senders that are no sessions, as `explain` names them."""
 
@@ -31,10 +33,11 @@ OUTSIDE: dict[str, Kind] = {"human": "human", "script": "script"}
 class Deciding:
     """The part of the broker that listens to its human."""
 
-    __slots__ = ("_core", "_holding")
+    __slots__ = ("_attempts", "_core", "_holding")
 
     def __init__(self, core: Core, holding: Holding) -> None:
         self._core, self._holding = core, holding
+        self._attempts: set[tuple[str, str]] = set()
 
     def hold_queue(self, wire: Wire, request: HoldQueue, now: Now) -> None:
         """The held messages. A session is shown only those to it, without their texts: they are not its yet."""
@@ -69,7 +72,7 @@ class Deciding:
     def decide(self, wire: Wire, request: Decide, now: Now) -> None:
         """Approves or denies. Raises Refusal: not_permitted; what is wrong with one id is said beside it."""
         params = request.params
-        self._require_human(wire, "decide about held messages")
+        self._require_human(wire, params, now)
         if params.trust not in (None, "once") and params.verdict == "deny":
             raise Refusal("usage", "Trust goes with an approval.", "Approve, or deny without trust.")
         self._with_passphrase(
@@ -158,7 +161,7 @@ class Deciding:
 
     def revoke_trust(self, wire: Wire, request: RevokeTrust, now: Now) -> None:
         """It covers nothing any more. Raises Refusal: not_permitted, not_found."""
-        self._require_human(wire, "revoke trust")
+        require_human(self._core, wire, "revoke trust")
         self._with_passphrase(
             wire, request.id, request.params.passphrase, lambda wire, now: self._revoke(wire, request), now
         )
@@ -222,15 +225,26 @@ class Deciding:
 
     # -- who decides ---------------------------------------------------------------------------------
 
-    def _require_human(self, wire: Wire, what: str) -> None:
-        caller = find_caller(self._core, wire)
+    def _require_human(self, wire: Wire, params: DecideParams, now: Now) -> None:
+        """Raises Refusal: not_permitted. The attempt stands in the history of each message that it named."""
         try:
-            require_human(caller, wire.peer, without_terminal=self._core.settings.without_terminal)
-        except Refusal as refusal:
-            pid = wire.peer.process.pid if wire.peer.process is not None else None
-            self._core.log("warning", "refused: human only", act=what, pid=pid, caller=caller.session.id)
-            self._core.warn(f"Process {pid} tried to {what} and was refused. {refusal.text}")
+            require_human(self._core, wire, "decide about held messages")
+        except Refusal:
+            caller = find_caller(self._core, wire)
+            by = f"session {caller.session.name} [{caller.session.ref}]" if caller.is_session else "no human"
+            for message_id in params.ids[:IDS_MOST]:
+                self._note_attempt(message_id, by, f"tried to {params.verdict}, refused: only a human decides", now)
             raise
+
+    def _note_attempt(self, message_id: str, by: str, rule: str, now: Now) -> None:
+        """Once for each caller, however often it tries."""
+        message = self._core.messages.get(message_id)
+        if message is None or message.state != "held" or (message_id, by) in self._attempts:
+            return
+        if len(self._attempts) >= ATTEMPTS_MOST:
+            self._attempts.clear()
+        self._attempts.add((message_id, by))
+        self._core.persist(MarkMessage(message.seq, message_id, "held", now.ms, by, rule))
 
     def _name_of(self, wire: Wire) -> str:
         where = f" ({wire.peer.tty})" if wire.peer.tty else ""
