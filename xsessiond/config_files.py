@@ -116,8 +116,13 @@ def _keep(good: FileSettings, broken: FileSettings) -> FileSettings:
 
 def find_project(cwd: str) -> tuple[list[str], str | None]:
     """The folders whose files count, from the project's own downwards, and the project's. Empty where `cwd` is none."""
-    folder = os.path.realpath(cwd)
-    if not cwd.startswith("/") or not os.path.isdir(folder):
+    if not cwd.startswith("/") or "\0" in cwd:
+        return [], None
+    try:
+        folder = os.path.realpath(cwd)
+    except ValueError:  # half of a character
+        return [], None
+    if not os.path.isdir(folder):
         return [], None
     folders = [folder]
     while True:
