@@ -28,8 +28,9 @@ POLICIES: Mapping[str, Path] = {
     "outbound": ("outbound", "policy"),
     "scope": ("inbound", "scope"),
 }
-NO_PASSPHRASE = (
-    "approvals.passphrase is true and no passphrase is set, so nobody can decide. Set one with `xsessionctl passphrase`."
+NOBODY_DECIDES = (
+    "approvals.passphrase is true and no passphrase is set, so nobody can decide. "
+    "Set one with `xsessionctl passphrase`."
 )
 UNREADABLE = "unreadable"
 """Shown where a value stands and cannot be read. It holds."""
@@ -114,7 +115,7 @@ def to_core(config: Config, *, has_passphrase: bool) -> CoreSettings:
     read."""
     problems, ok = config.problems, config.ok
     if config.passphrase and not has_passphrase:
-        problems, ok = (*problems, NO_PASSPHRASE), False
+        problems, ok = (*problems, NOBODY_DECIDES), False
     return CoreSettings(
         pacing=config.pacing,
         keep_ms=config.keep_ms,
