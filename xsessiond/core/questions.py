@@ -18,6 +18,7 @@ from xsessiond.core.ids import is_message_id
 from xsessiond.core.liveness import Liveness
 from xsessiond.core.mailbox import WAITING, Box, Message, settled
 from xsessiond.core.outgoing import encode_result
+from xsessiond.core.permission import require_human
 from xsessiond.core.records import EventRow, MessageRow
 from xsessiond.core.roster import Session
 from xsessiond.core.shapes import SessionShape, shape_config, shape_entry, shape_history, shape_session, shape_step
@@ -203,7 +204,10 @@ class Questions:
     # -- the broker ------------------------------------------------------------------------------
 
     def config(self, wire: Wire, request: Config, now: Now) -> None:
-        """The settings in force, each with where it was written."""
+        """The settings in force, each with where it was written. Raises Refusal: not_permitted, for who wants to change
+        them."""
+        if request.params.to_change:
+            require_human(self._core, wire, "change the settings")
         self._core.answer(wire, request.id, shape_config(self._core.settings))
 
     def _boxes(self) -> list[Box]:
