@@ -22,6 +22,10 @@ def run(words: "Sequence[str]") -> int:
     try:
         code = fast.run(words)
         if code is None:
+            if sys.flags.no_site:
+                import site
+
+                site.main()  # the command leaves this out (bin/xsessionctl), but click may lie anywhere
             from xsessionctl import cli
 
             code = cli.run(words)

@@ -30,7 +30,7 @@ def watch(
         _follow(read, show, sink, as_json=as_json)
         return
     console = Console(highlight=False, no_color=not sink.colored(sys.stdout))
-    with Live(console=console, screen=True, auto_refresh=False) as screen:
+    with Live(console=console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False) as screen:
         while True:
             lines = [*show(read(), sink), "", sink.paint("Ctrl-C ends this.", "dim")]
             screen.update(Text.from_ansi("\n".join(lines)), refresh=True)

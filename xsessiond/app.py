@@ -11,10 +11,10 @@ import sys
 import trio
 
 from xsessiond import __version__
-from xsessiond.config import Config, load_config
+from xsessiond.config import Config, to_core
+from xsessiond.config_files import SettingsFiles
 from xsessiond.core.broker import Broker
 from xsessiond.core.effects import HealthChanged
-from xsessiond.core.policy import CoreSettings
 from xsessiond.core.state import Identity
 from xsessiond.core.times import Now
 from xsessiond.io.listener import BadListener, ListeningSocket, PathInUse, adopt_listeners, bind_listener
@@ -75,7 +75,8 @@ def main(argv: list[str] | None = None) -> int:
         paths = resolve_paths()
         make_directories(paths)
         lock = acquire_broker_lock(paths, __version__)
-        config = load_config(paths.config_file)
+        files = SettingsFiles(paths)
+        config = files.read()
         store: Store = MemoryStore() if arguments.without_store else _open_store(paths, config)
         snapshot = store.load()
         rendezvous, inherited = _open_rendezvous(paths, lock)  # last: whoever finds it finds a broker
@@ -94,7 +95,7 @@ def main(argv: list[str] | None = None) -> int:
         log.write("warning", note, {})
     broker = _make_broker(paths, config)
     _check_store(broker, store, log)
-    service = Service(broker, store, snapshot, lock, rendezvous, log, manager, inherited=inherited)
+    service = Service(broker, store, snapshot, lock, rendezvous, log, manager, files, config, inherited=inherited)
     del snapshot
     gc.collect()
     gc.freeze()  # what the program is made of is never garbage; not looking at it again saves a tenth of each message
@@ -128,14 +129,7 @@ def _make_broker(paths: Paths, config: Config) -> Broker:
         user=os.environ.get("USER") or "you",
         session_dir=paths.session_dir,
     )
-    settings = CoreSettings(
-        pacing=config.pacing,
-        keep_ms=config.keep_ms,
-        offline_default=config.offline_default,
-        config_ok=config.ok,
-        config_problems=config.problems,
-    )
-    return Broker(identity, settings, entropy)
+    return Broker(identity, to_core(config, has_passphrase=False), entropy)
 
 
 def _check_store(broker: Broker, store: Store, log: Log) -> None:

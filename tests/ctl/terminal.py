@@ -16,9 +16,17 @@ from tests.support.private_broker import PrivateBroker
 
 
 def at_terminal(
-    place: PrivateBroker, *words: str, columns: int = 80, within_s: float = 20.0, **extra: str
+    place: PrivateBroker,
+    *words: str,
+    columns: int = 80,
+    within_s: float = 20.0,
+    interrupt_at: str | None = None,
+    **extra: str,
 ) -> tuple[int, str]:
-    """Run `xsessionctl` with `words` at a terminal; returns its exit code and all that appeared, line ends as `\\n`."""
+    """Run `xsessionctl` with `words` at a terminal; returns its exit code and all that appeared, line ends as `\\n`.
+
+    interrupt_at: type Ctrl-C once this has appeared.
+    """
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     process = subprocess.Popen(
@@ -44,6 +52,9 @@ def at_terminal(
             if not data:
                 break
             seen += data
+            if interrupt_at is not None and interrupt_at.encode() in seen:
+                os.write(master, b"\x03")
+                interrupt_at = None
     finally:
         os.close(master)
     return process.wait(10), seen.decode().replace("\r\n", "\n")

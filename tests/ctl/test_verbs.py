@@ -65,6 +65,13 @@ def test_list_watch_tells_each_change(running: PrivateBroker) -> None:
         watching.terminate()
 
 
+def test_list_watch_is_a_screen_at_a_terminal(running: PrivateBroker, api: Member) -> None:
+    code, seen = at_terminal(running, "list", "--watch", interrupt_at=api.session["ref"])
+    assert code == 130
+    assert "Traceback" not in seen
+    assert seen.rstrip().endswith("\x1b[?1049l"), "the screen that was there before must come back"
+
+
 def test_whoami_without_a_terminal_is_a_script(running: PrivateBroker) -> None:
     assert ask(running, "whoami")["kind"] == "script"
     assert ask(running, "whoami")["session"] is None

@@ -376,7 +376,7 @@ def test_a_stop_is_bounded_though_a_client_reads_nothing(broker: PrivateBroker) 
 
 
 def count_wake_ups(pid: int) -> int:
-    """Return how often the broker's loop went to sleep by itself, and so was woken. (A thread that was used once is kept
+    """Return how often the broker's loop went to sleep by itself, and so was woken. (A thread that was used is kept
     for some seconds and then ends by itself, unseen by the loop.)"""
     for line in Path(f"/proc/{pid}/task/{pid}/status").read_text().splitlines():
         if line.startswith("voluntary_ctxt_switches"):

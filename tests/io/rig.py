@@ -7,8 +7,7 @@ down. Where the real broker matters, the tests run the real `Service` (tests/sup
 from __future__ import annotations
 
 import socket
-import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import trio
@@ -16,12 +15,11 @@ import trio.testing
 
 from xsessiond.core.effects import Effect, Event, LinkClosed, LinkOpened, Persist, ProcessId, SendFrame
 from xsessiond.core.effects import Peer as PeerFacts
-from xsessiond.core.records import DropPins, Op
+from xsessiond.core.records import DropPins
 from xsessiond.core.times import Now
 from xsessiond.io.engine import Engine
 from xsessiond.io.peer import Peer
 from xsessiond.io.readiness import FdSet
-from xsessiond.store.contract import StoreError
 from xsessiond.store.memory import MemoryStore
 
 Script = Callable[[Event], list[Effect]]
@@ -43,28 +41,6 @@ class ScriptedBroker:
     def next_due(self) -> float | None:
         """See `Broker.next_due`."""
         return self.due
-
-
-class TroubledStore(MemoryStore):
-    """A store whose commits wait while `gate` is closed and fail while `problem` is set. begun: one for each commit."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.gate = threading.Event()
-        self.gate.set()
-        self.begun = threading.Semaphore(0)
-        self.problem: StoreError | None = None
-        self.failing: Callable[[Sequence[Op]], bool] = lambda _: True
-        self.batches: list[tuple[Op, ...]] = []
-
-    def commit(self, ops: Sequence[Op]) -> None:
-        """See `Store.commit`."""
-        self.begun.release()
-        assert self.gate.wait(20), "the test did not open the gate"
-        if self.problem is not None and self.failing(ops):
-            raise self.problem
-        super().commit(ops)
-        self.batches.append(tuple(ops))
 
 
 class Surroundings:

@@ -8,7 +8,8 @@ import pytest
 import trio
 import trio.testing
 
-from tests.io.rig import ScriptedBroker, TroubledStore, is_silent, lines, running_engine, say, store_something, wait_for
+from tests.io.rig import ScriptedBroker, is_silent, lines, running_engine, say, store_something, wait_for
+from tests.support.service_rig import TroubledStore
 from xsessiond.core.effects import (
     CloseDoor,
     CloseLink,
@@ -186,7 +187,7 @@ async def test_what_cannot_be_undone_is_stored_when_the_store_works_again() -> N
     """The broker says what is still true of what was not stored."""
     store = TroubledStore()
     answer = say(1, '{"jsonrpc":"2.0","id":1,"result":{}}')
-    requests = {1: [store_something("1"), answer], 2: [store_something("2"), say(1, "done")]}
+    requests: dict[int, list[Effect]] = {1: [store_something("1"), answer], 2: [store_something("2"), say(1, "done")]}
     script = Requests(requests, NotStored=[store_something("still true")])
     broker = ScriptedBroker(script)
     async with running_engine(broker, store) as rig:

@@ -184,11 +184,12 @@ def test_processes() -> None:
     assert zombie is None or zombie.dead
     ended.wait()
     assert _macos.read_stat(ended.pid) is None
-    assert _macos.read_environ(ended.pid) is None
+    assert _macos.read_environ(ended.pid, frozenset({"PATH"})) is None
     assert _macos.read_command(ended.pid) == []
-    environ = _macos.read_environ(os.getpid())
-    assert environ is not None
-    assert "PATH" in environ
+    assert _macos.read_environ(os.getpid(), frozenset({"PATH", "NOT_SET"})) == {"PATH"}
+    assert _macos.is_ours(os.getpid())
+    assert not _macos.is_ours(ended.pid)
+    assert found.session == os.getsid(0)
     assert _macos.read_command(os.getpid())
 
 

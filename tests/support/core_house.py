@@ -506,14 +506,10 @@ def refused(call: Callable[[], object]) -> Refused:
 
 
 def is_sentence(text: str) -> bool:
-    """Whether a text for people is one: begins like one, ends like one, and holds no leftovers of a program."""
+    """Whether a text for people is one: it ends like one, and holds no leftovers of a program. It may begin with a
+    name."""
     leftovers = ("None", "{", "}", "<", "object at", "Traceback", "  ")
-    return (
-        len(text) > 10
-        and (text[0].isupper() or text[0] in '"')
-        and text.rstrip()[-1] in ".!?"
-        and not any(leftover in text for leftover in leftovers)
-    )
+    return len(text) > 10 and text.strip() == text and text[-1] in ".!?" and not any(bit in text for bit in leftovers)
 
 
 def _send_params(to: Guest | str | None, text: str, params: Answer) -> Answer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from shlex import quote
 from shutil import which
 from types import FrameType
 
@@ -78,10 +79,10 @@ def _perform(stage: Stage, transcript: Transcript) -> ClientError | None:
 
 
 def _next_commands() -> dict[str, str]:
-    path = os.path.abspath(sys.argv[0])
-    if os.path.basename(path) != PROGRAM:
-        path = f"{sys.executable} -m {PROGRAM}"
-    name = PROGRAM if which(PROGRAM) == path else path
+    program = os.path.abspath(sys.argv[0])
+    path = quote(program) if os.path.basename(program) == PROGRAM else f"{quote(sys.executable)} -m {PROGRAM}"
+    found = which(PROGRAM)
+    name = PROGRAM if found is not None and os.path.realpath(found) == os.path.realpath(program) else path
     return {words.format(path=path, name=name): what for words, what in NEXT.items()}
 
 

@@ -42,7 +42,7 @@ from xsessiond.core.jsonrpc import REFUSED
 from xsessiond.core.link import Frame, LinkState
 from xsessiond.core.liveness import Liveness
 from xsessiond.core.outgoing import encode_error, encode_notification, encode_result
-from xsessiond.core.permission import forbid_sessions
+from xsessiond.core.permission import forbid_agents, tell_loosening
 from xsessiond.core.policy import CoreSettings
 from xsessiond.core.questions import Questions
 from xsessiond.core.receipts import Receipts
@@ -227,14 +227,12 @@ class Broker:
             self._met_bug(wire, proving.request_id, "after a look at the passphrase")
 
     def _settings_read(self, event: SettingsRead, now: Now) -> None:
-        self.core.settings = event.settings
+        before, self.core.settings = self.core.settings, event.settings
+        tell_loosening(self.core, before)
         if event.settings.off:
             self._liveness.switch_all_off(now)
         self._holding.reconsider_all(now)
-        waiting, self.core.reloading = self.core.reloading, []
-        for link, request_id in waiting:
-            if (wire := self.core.wires.get(link)) is not None:
-                self._questions.tell_config(wire, request_id)
+        self._deciding.reloaded()
 
     def _met_bug(self, wire: Wire, request_id: RequestId, what: str) -> None:
         """Our own bug. What was decided so far is done, so that memory and store agree; everybody else goes on."""
@@ -354,7 +352,7 @@ class Broker:
     # -- the end ------------------------------------------------------------------------------
 
     def _stop(self, wire: Wire, request: w.Stop, now: Now) -> None:
-        forbid_sessions(self.core, wire, "stop the broker")
+        forbid_agents(self.core, wire, "stop the broker")
         if isinstance(request.id, int | str):
             answer = {"stopping": True, "pid": self.core.identity.pid}
             self.core.out.append(SendFrame(wire.link, encode_result(request.id, answer), urgent=True))

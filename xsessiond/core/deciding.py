@@ -18,8 +18,8 @@ from xsessiond.core.holding import Holding
 from xsessiond.core.inert import inert
 from xsessiond.core.mailbox import Message, settled
 from xsessiond.core.permission import require_human
-from xsessiond.core.records import MessageRow, PutTrust, TrustRow
-from xsessiond.core.shapes import shape_trust
+from xsessiond.core.records import MarkMessage, MessageRow, PutTrust, TrustRow
+from xsessiond.core.shapes import shape_config, shape_trust
 from xsessiond.core.state import Caller, Core, Wire
 from xsessiond.core.times import Now
 from xsessiond.core.wire import Decide, Explain, HoldQueue, Reload, RequestId, RevokeTrust, Trusts
@@ -27,6 +27,8 @@ from xsessiond.core.wire_params import DecideParams
 
 IDS_MOST = 1000
 """Messages that one request decides about."""
+ATTEMPTS_MOST = 10_000
+"""Refused attempts that are remembered, so that each is told once."""
 
 Decided = dict[str, object]
 
@@ -34,10 +36,11 @@ Decided = dict[str, object]
 class Deciding:
     """The part of the broker that listens to its human."""
 
-    __slots__ = ("_core", "_holding", "_view")
+    __slots__ = ("_attempts", "_core", "_holding", "_view")
 
     def __init__(self, core: Core, holding: Holding, view: HoldView) -> None:
         self._core, self._holding, self._view = core, holding, view
+        self._attempts: set[tuple[str, str]] = set()
 
     def hold_queue(self, wire: Wire, request: HoldQueue, now: Now) -> None:
         """The held messages, as far as the caller may see them. Raises Refusal: not_found."""
@@ -50,7 +53,7 @@ class Deciding:
     def decide(self, wire: Wire, request: Decide, now: Now) -> None:
         """Approves or denies. Raises Refusal: not_permitted, usage; what is wrong with one id is said beside it."""
         params = request.params
-        self._require_human(wire, "decide about held messages")
+        self._require_human(wire, params, now)
         _check(params)
         self._with_passphrase(
             wire, request.id, params.passphrase, lambda wire, now: self._decide(wire, request, now), now
@@ -137,7 +140,7 @@ class Deciding:
 
     def revoke_trust(self, wire: Wire, request: RevokeTrust, now: Now) -> None:
         """It covers nothing any more. Raises Refusal: not_permitted, not_found."""
-        self._require_human(wire, "revoke trust")
+        require_human(self._core, wire, "revoke trust")
         self._with_passphrase(
             wire, request.id, request.params.passphrase, lambda wire, now: self._revoke(wire, request), now
         )
@@ -191,21 +194,40 @@ class Deciding:
         return Caller("session", self._core.resolver.resolve(text, None, now).session)
 
     def reload(self, wire: Wire, request: Reload, now: Now) -> None:
-        """Reads the settings files anew; the answer comes when that is done, and is that of `config`."""
+        """Reads the settings files anew; the answer, that of `config`, comes when they are in force."""
         self._core.reloading.append((wire.link, request.id))
         self._core.out.append(ReadSettings())
 
+    def reloaded(self) -> None:
+        """New settings are in force."""
+        waiting, self._core.reloading = self._core.reloading, []
+        for link, request_id in waiting:
+            wire = self._core.wires.get(link)
+            if wire is not None:
+                self._core.answer(wire, request_id, shape_config(self._core.settings))
+
     # -- who decides ---------------------------------------------------------------------------------
 
-    def _require_human(self, wire: Wire, what: str) -> None:
-        caller = find_caller(self._core, wire)
+    def _require_human(self, wire: Wire, params: DecideParams, now: Now) -> None:
+        """Raises Refusal: not_permitted. The attempt stands in the history of each message that it named."""
         try:
-            require_human(caller, wire.peer, without_terminal=self._core.settings.without_terminal)
-        except Refusal as refusal:
-            pid = wire.peer.process.pid if wire.peer.process is not None else None
-            self._core.log("warning", "refused: human only", act=what, pid=pid, caller=caller.session.id)
-            self._core.warn(f"Process {pid} tried to {what} and was refused. {refusal.text}")
+            require_human(self._core, wire, "decide about held messages")
+        except Refusal:
+            caller = find_caller(self._core, wire)
+            by = f"session {caller.session.name} [{caller.session.ref}]" if caller.is_session else "no human"
+            for message_id in params.ids[:IDS_MOST]:
+                self._note_attempt(message_id, by, f"tried to {params.verdict}, refused: only a human decides", now)
             raise
+
+    def _note_attempt(self, message_id: str, by: str, rule: str, now: Now) -> None:
+        """Once for each caller, however often it tries."""
+        message = self._core.messages.get(message_id)
+        if message is None or message.state != "held" or (message_id, by) in self._attempts:
+            return
+        if len(self._attempts) >= ATTEMPTS_MOST:
+            self._attempts.clear()
+        self._attempts.add((message_id, by))
+        self._core.persist(MarkMessage(message.seq, message_id, "held", now.ms, by, rule))
 
     def _name_of(self, wire: Wire) -> str:
         where = f" ({wire.peer.tty})" if wire.peer.tty else ""

@@ -34,8 +34,12 @@ class Peer(Struct, frozen=True):
     """Who the kernel says is at the other end of a link.
 
     process: the one that connected, None where its pid means nothing here (another pid namespace) or it has ended.
-    ancestors: from the process itself upwards. terminal: whether it has a controlling terminal. user: the account's
-    name.
+    ancestors: from the process itself upwards; complete: up to the first process. terminal: whether it has a
+    controlling terminal and was started from there; tty: the terminal's name. user: the account's name. marks:
+    variables of harnesses in the environment that it or an ancestor was started with. unseen: which of these could not
+    be looked into though they are the user's own.
+
+    On a session's private socket only process, ancestors and complete are found out.
     """
 
     process: ProcessId | None
@@ -45,6 +49,7 @@ class Peer(Struct, frozen=True):
     marks: frozenset[str] = frozenset()
     complete: bool = True
     tty: str | None = None
+    unseen: str | None = None
 
 
 class LinkOpened(Struct, frozen=True):

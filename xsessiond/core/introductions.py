@@ -21,6 +21,7 @@ from xsessiond.core.holding import Holding
 from xsessiond.core.ids import session_id_from
 from xsessiond.core.liveness import Liveness
 from xsessiond.core.names import check_name, derive_name, fold_name
+from xsessiond.core.permission import require_human
 from xsessiond.core.policy import NOT_READ, launch_setting
 from xsessiond.core.roster import NameTaken, Session
 from xsessiond.core.state import Arrival, Caller, Core, Wire
@@ -273,12 +274,7 @@ class Introductions:
         caller = find_caller(self._core, wire)
         params = request.params
         if params.of is not None:
-            if caller.kind != "human":
-                raise Refusal(
-                    "not_permitted",
-                    "Only a person at a terminal may rename another session.",
-                    "Rename yourself with a name alone.",
-                )
+            require_human(self._core, wire, "rename another session")
             session = self._core.resolver.resolve(params.of, None, now).session
         elif caller.is_session:
             session = caller.session

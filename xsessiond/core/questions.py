@@ -20,7 +20,7 @@ from xsessiond.core.mailbox import WAITING, Box, Message, settled
 from xsessiond.core.outgoing import encode_result
 from xsessiond.core.records import EventRow, MessageRow
 from xsessiond.core.roster import Session
-from xsessiond.core.shapes import SessionShape, shape_entry, shape_history, shape_step
+from xsessiond.core.shapes import SessionShape, shape_config, shape_entry, shape_history, shape_step
 from xsessiond.core.sight import find_own, may_read
 from xsessiond.core.state import Core, Wire
 from xsessiond.core.times import Now, format_time, format_time_or_none, parse_time
@@ -233,13 +233,7 @@ class Questions:
 
     def config(self, wire: Wire, request: Config, now: Now) -> None:
         """The settings in force, each with where it was written."""
-        self.tell_config(wire, request.id)
-
-    def tell_config(self, wire: Wire, request_id: RequestId) -> None:
-        """The answer to `config`, and to `reload` once the files were read."""
-        settings = self._core.settings
-        answer = {"values": settings.shown, "problems": settings.config_problems, "ok": settings.config_ok}
-        self._core.answer(wire, request_id, answer)
+        self._core.answer(wire, request.id, shape_config(self._core.settings))
 
     def _boxes(self) -> list[Box]:
         return [session.box for session in [*self._core.roster.known.values(), self._core.human]]

@@ -12,6 +12,7 @@ from msgspec import Raw, Struct
 
 from xsessiond.core.defuse import find_control_markup
 from xsessiond.core.mailbox import FINAL, Message
+from xsessiond.core.policy import CoreSettings
 from xsessiond.core.records import EventRow, HoldRow, MessageRow, TrustRow
 from xsessiond.core.roster import Session
 from xsessiond.core.times import format_time, format_time_or_none
@@ -170,6 +171,11 @@ def shape_hold(message: Message, sender: SessionShape | None, target: SessionSha
         "receiver_class": target.perm_class,
         "flags": find_control_markup(row.body),
     }
+
+
+def shape_config(settings: CoreSettings) -> dict[str, object]:
+    """The settings in force, each with where it was written."""
+    return {"values": settings.shown, "problems": settings.config_problems, "ok": settings.config_ok}
 
 
 def shape_trust(row: TrustRow, sender: Session | None, target: Session | None) -> dict[str, object]:

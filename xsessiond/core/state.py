@@ -162,6 +162,7 @@ class Core:
         self.stopping = False
         self.followers = 0
         self.pruned_at = 0
+        self.reloading: list[tuple[int, RequestId]] = []
         self.out: list[Effect] = []
         self._tickets = 0
         self.asked: dict[int, Asked] = {}
@@ -169,7 +170,6 @@ class Core:
         self.trusts: dict[str, TrustRow] = {}
         self.queue_watchers: set[int] = set()
         self.arrivals: dict[str, Arrival] = {}
-        self.reloading: list[tuple[int, RequestId]] = []
 
     def persist(self, op: Op) -> None:
         """Store this before what follows is sent."""

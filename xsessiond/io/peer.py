@@ -132,6 +132,13 @@ class Peer:
         self._sock.close()
         self._gone(self)
 
+    def abandon(self) -> None:
+        """Closes the socket and tells nobody: the broker itself is over."""
+        if self._fd >= 0:
+            self._stop_reading()
+            self._fd = -1
+            self._sock.close()
+
     async def drained(self) -> None:
         """Returns when nothing waits to be sent any more, sent or given up."""
         while self._draining:

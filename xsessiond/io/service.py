@@ -15,6 +15,8 @@ from functools import partial
 
 import trio
 
+from xsessiond.config import Config, to_core
+from xsessiond.config_files import SettingsFiles
 from xsessiond.core.broker import Broker
 from xsessiond.core.effects import (
     LinkClosed,
@@ -24,9 +26,10 @@ from xsessiond.core.effects import (
     ProcessId,
     ProjectRead,
     Restored,
+    SettingsRead,
     StopAsked,
 )
-from xsessiond.core.effects import Peer as PeerFacts
+from xsessiond.core.effects import Peer as PeerSeen
 from xsessiond.core.limits import LINKS_PER_SESSION, STOP_WITHIN_S
 from xsessiond.core.policy import ProjectSettings
 from xsessiond.io.accept import Acceptor
@@ -36,17 +39,19 @@ from xsessiond.io.listener import ListeningSocket, PathInUse, bind_listener
 from xsessiond.io.lock import BrokerLock
 from xsessiond.io.logs import Log
 from xsessiond.io.peer import Peer
-from xsessiond.io.processes import ancestry, boot_id, controlling_terminal, peer_credentials
+from xsessiond.io.peer_facts import PeerFacts
+from xsessiond.io.processes import boot_id, peer_credentials
 from xsessiond.io.readiness import FdSet
 from xsessiond.io.runtime_dir import keep_in_place, recover_runtime_dir
 from xsessiond.io.sdnotify import ServiceManager
+from xsessiond.io.settings import SettingsSource
 from xsessiond.paths import PathError
 from xsessiond.store.contract import Snapshot, Store
 
 
 class Service:
     """Runs one broker on one lock. snapshot: what the store held at the start. rendezvous: the listening socket;
-    inherited: a service manager owns its file."""
+    inherited: a service manager owns its file. files, config: the settings files, and what they said at the start."""
 
     def __init__(
         self,
@@ -57,6 +62,8 @@ class Service:
         rendezvous: ListeningSocket,
         log: Log,
         manager: ServiceManager,
+        files: SettingsFiles,
+        config: Config,
         *,
         inherited: bool,
     ) -> None:
@@ -67,10 +74,11 @@ class Service:
         self._doors: dict[str, tuple[str, ListeningSocket]] = {}
         self._fds = FdSet(self._engine.settle)
         self._exits = ExitWatch(self._fds, lambda process: self._engine.submit(ProcessExited(process)))
+        self._settings = SettingsSource(files, config, self._settings_read, self._project_read, self._report)
         self._links = 0
         self._stopped = trio.Event()
         self._uid = os.geteuid()
-        self._user = _user_name(self._uid)
+        self._facts = PeerFacts(_user_name(self._uid))
         self._acceptor: Acceptor | None = None
         self._nursery: trio.Nursery | None = None
 
@@ -80,15 +88,20 @@ class Service:
         """Listens on a session's private socket."""
         if session_id in self._doors or self._acceptor is None:
             return
-        path = self._lock.paths.session_socket(ref)
         try:
-            listener = bind_listener(path, self._lock, backlog=LINKS_PER_SESSION)
+            listener = self._bind_door(ref)
         except (OSError, PathError, PathInUse) as problem:
-            self._log.write("error", "a private socket cannot be opened", {"path": path, "problem": str(problem)})
+            self._log.write("error", "a private socket cannot be opened", {"ref": ref, "problem": str(problem)})
             return
+        self._serve_door(session_id, ref, listener)
+
+    def _bind_door(self, ref: str) -> ListeningSocket:
+        return bind_listener(self._lock.paths.session_socket(ref), self._lock, backlog=LINKS_PER_SESSION)
+
+    def _serve_door(self, session_id: str, ref: str, listener: ListeningSocket) -> None:
+        assert self._acceptor is not None
         self._doors[session_id] = ref, listener
-        serve = partial(self._serve, session_id)
-        self._acceptor.add(listener, serve, max_connections=4 * LINKS_PER_SESSION)
+        self._acceptor.add(listener, partial(self._serve, session_id), max_connections=4 * LINKS_PER_SESSION)
 
     def close_door(self, session_id: str, ref: str) -> None:
         """Stops listening on a session's private socket and removes it, also one that an earlier broker left."""
@@ -106,14 +119,24 @@ class Service:
         self._exits.unwatch(process)
 
     def read_project(self, session_id: str, cwd: str) -> None:
-        """No project's settings are read yet: none says anything."""
-        self._engine.submit(ProjectRead(session_id, ProjectSettings()))
+        """See `SettingsSource.watch_project`."""
+        self._settings.watch_project(session_id, cwd)
 
     def forget_project(self, session_id: str) -> None:
-        """Nothing is watched yet."""
+        """See `SettingsSource.forget_project`."""
+        self._settings.forget_project(session_id)
 
     def read_settings(self) -> None:
-        """Nothing is read anew yet."""
+        """See `SettingsSource.reload`."""
+        self._settings.reload()
+
+    def _project_read(self, session_id: str, project: ProjectSettings) -> None:
+        self._engine.submit(ProjectRead(session_id, project))
+
+    def _settings_read(self, config: Config) -> None:
+        for problem in config.problems:
+            self._log.write("warning", "settings", {"problem": problem})
+        self._engine.submit(SettingsRead(to_core(config, has_passphrase=False)))
 
     def check_passphrase(self, ticket: int, text: str) -> None:
         """No passphrase can be set yet."""
@@ -134,7 +157,7 @@ class Service:
 
     def _serve(self, door: str | None, sock: socket.socket, closed: Callable[[], None]) -> None:
         """One connection begins."""
-        facts = self._identify(sock)
+        facts = self._identify(sock, closely=door is None)
         if facts is None:
             sock.close()
             closed()
@@ -153,7 +176,7 @@ class Service:
         self._engine.submit(LinkOpened(peer.link, door, facts, peer.protocol))
         peer.start()
 
-    def _identify(self, sock: socket.socket) -> PeerFacts | None:
+    def _identify(self, sock: socket.socket, *, closely: bool) -> PeerSeen | None:
         """Who connected, by the kernel's word; None for another user, who is not answered."""
         try:
             found = peer_credentials(sock)
@@ -162,12 +185,7 @@ class Service:
         if found.uid != self._uid:
             self._log.write("warning", "another user was turned away", {"uid": found.uid, "pid": found.pid})
             return None
-        if found.pid is None:
-            return PeerFacts(None, (), False, self._user)
-        above = ancestry(found.pid)
-        process = above[0] if above else None
-        terminal = controlling_terminal(found.pid) is not None
-        return PeerFacts(process, tuple(above), terminal, self._user)
+        return self._facts.look_closely(sock) if closely else self._facts.look(sock)
 
     # -- life --------------------------------------------------------------------------------------------------------
 
@@ -179,6 +197,7 @@ class Service:
                 self._acceptor = Acceptor(self._fds, nursery, lambda text: self._log.write("warning", text, {}))
                 await nursery.start(self._engine.run)
                 nursery.start_soon(self._exits.run)
+                await nursery.start(self._settings.run)
                 self._clear_old_doors()
                 self._restore()
                 nursery.start_soon(self._fds.run)
@@ -233,6 +252,8 @@ class Service:
             self._rendezvous.unlink()
 
     def _close(self) -> None:
+        for peer in self._engine.peers.values():
+            peer.abandon()
         self._exits.close()
         if self._acceptor is not None:
             self._acceptor.close()
@@ -245,7 +266,8 @@ class Service:
         return [paths.runtime_dir, paths.session_dir]
 
     def _intact(self) -> bool:
-        return self._rendezvous.intact() and all(listener.intact() for _, listener in self._doors.values())
+        sockets = (self._rendezvous, *(listener for _, listener in self._doors.values()))
+        return all(map(os.path.isdir, self._directories())) and all(listener.intact() for listener in sockets)
 
     def _remake(self) -> None:
         """Binds again what was deleted. Connections live on; sessions are told nothing, their sockets have the same
@@ -257,11 +279,19 @@ class Service:
             self._acceptor.remove(self._rendezvous)
             self._rendezvous, self._inherited = fresh, False
             self._acceptor.add(fresh, partial(self._serve, None))
+        failed: Exception | None = None
         for session_id, (ref, listener) in list(self._doors.items()):
-            if not listener.intact():
-                del self._doors[session_id]
-                self._acceptor.remove(listener)
-                self.open_door(session_id, ref)
+            if listener.intact():
+                continue
+            try:
+                fresh = self._bind_door(ref)
+            except (PathError, PathInUse, OSError) as problem:
+                failed = failed or problem  # the others first; then this one is tried again
+                continue
+            self._acceptor.remove(listener)
+            self._serve_door(session_id, ref, fresh)
+        if failed is not None:
+            raise failed
 
     def _report(self, text: str) -> None:
         self._log.write("warning", text, {})

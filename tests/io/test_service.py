@@ -1,0 +1,202 @@
+"""The whole shell on a store that hangs or fails: what leaves, what does not, and how it all ends."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from tests.io.rig import wait_for
+from tests.support.broker_files import read_broker_log
+from tests.support.private_broker import PrivateBroker, accepts
+from tests.support.service_rig import TroubledStore, in_thread, running_service
+from tests.support.wire_client import Json, LinkLost, Member, Refused, Wire, read_status
+from xsessiond.core.limits import LINKS_PER_SESSION, STOP_WITHIN_S
+from xsessiond.core.records import PutMessage
+from xsessiond.store.contract import StoreError
+from xsessiond.store.memory import MemoryStore
+
+FULL = StoreError("The disk is full. Nothing was stored.", transient=True)
+
+
+def join(broker: PrivateBroker, name: str, *, push: bool = False) -> Member:
+    return Member(broker.rendezvous, name, push=push)
+
+
+def send(member: Member, to: str, text: str, key: str | None = None) -> Json:
+    return member.send(to, text, key=key)
+
+
+@pytest.mark.parametrize("push", [False, True])
+async def test_an_answer_never_leaves_before_its_commit(broker: PrivateBroker, push: bool) -> None:  # noqa: FBT001
+    """3.3: while the disk hangs neither sender nor receiver hears of the message; when it fails the sender hears that,
+    and the receiver nothing; the same key sends it then, once."""
+    store = TroubledStore()
+    async with running_service(broker, store) as service:
+        web = await in_thread(join, broker, "web")
+        api = await in_thread(lambda: join(broker, "api", push=push))
+        with web, api:
+            service._engine._commit_s = 1.0  # it takes the disk for a slow one, and commits in a thread
+            store.close_gate()
+            asked = web.wire.ask("send", to="api", message="hello", key="k")
+            await in_thread(store.begun.acquire)
+            await trio.testing.wait_all_tasks_blocked()
+            assert not web.wire.has_more()
+            assert not api.wire.has_more()
+            status = await in_thread(read_status, broker.rendezvous)  # it answers all the same
+            assert status["broker"]["pid"] == os.getpid()
+            store.problem = FULL
+            store.gate.set()
+            with pytest.raises(Refused) as refused:
+                await in_thread(web.wire.answer, asked)
+            assert refused.value.code == "internal"
+            assert "The disk is full." in str(refused.value)
+            if push:  # its link was to have the message: it begins anew
+                assert await in_thread(api.wire.read_to_end) == b""
+                store.problem = None
+                await in_thread(api.rejoin)
+            store.problem = None
+            assert (await in_thread(api.call, "inbox"))["messages"] == []
+            assert not api.wire.has_more()
+            sent = await in_thread(send, web, "api", "hello", "k")
+            assert (await in_thread(send, web, "api", "hello", "k"))["id"] == sent["id"]
+            if push:
+                note = await in_thread(api.wire.note, "message")
+                assert (note["n"], note["message"]["id"], note["message"]["seq"]) == (1, sent["id"], 1)
+                assert not api.wire.has_more()
+            else:
+                (message,) = await in_thread(api.take)
+                assert (message["id"], message["seq"]) == (sent["id"], 1)
+        stored = [op.row.id for batch in store.batches for op in batch if isinstance(op, PutMessage)]
+        assert stored == [sent["id"]]
+
+
+async def test_a_store_that_fails_for_one_does_not_fail_for_others(broker: PrivateBroker) -> None:
+    store = TroubledStore()
+    async with running_service(broker, store):
+        web, api = await in_thread(join, broker, "web"), await in_thread(join, broker, "api")
+        with web, api:
+            store.problem = FULL
+            store.failing = lambda ops: any(isinstance(op, PutMessage) and "bad" in op.row.body for op in ops)
+            asked = [web.wire.ask("send", to="api", message=text) for text in ("good 1", "bad", "good 2")]
+            assert (await in_thread(web.wire.answer, asked[0]))["state"] == "queued"
+            with pytest.raises(Refused):
+                await in_thread(web.wire.answer, asked[1])
+            assert (await in_thread(web.wire.answer, asked[2]))["state"] == "queued"
+            taken = await in_thread(api.take)
+            assert [message["text"] for message in taken] == ["good 1", "good 2"]
+
+
+async def test_the_end_is_bounded_though_the_store_fails(broker: PrivateBroker) -> None:
+    """15.5: it is said what could not be stored, and then it is over."""
+    store = TroubledStore()
+    start = trio.current_time()
+    async with running_service(broker, store):
+        web, api = await in_thread(join, broker, "web"), await in_thread(join, broker, "api")
+        with web, api:
+            store.problem = FULL
+            with pytest.raises(Refused):
+                await in_thread(send, web, "api", "hello")
+            web.wire.notify("ack", ids=["m-" + "0" * 32])
+    assert trio.current_time() - start < STOP_WITHIN_S
+    assert "commit failed" in read_broker_log(broker)
+
+
+async def test_the_end_removes_the_sockets_and_closes_the_links(broker: PrivateBroker) -> None:
+    async with running_service(broker, MemoryStore()) as service:
+        web = await in_thread(join, broker, "web")
+        service.stop("test")
+        with web, pytest.raises(LinkLost):
+            await in_thread(web.wire.read_line)
+    assert not broker.rendezvous.exists()
+    assert list((broker.runtime_dir / "s").iterdir()) == []
+
+
+async def test_a_private_socket_takes_so_many_links_and_no_more(broker: PrivateBroker) -> None:
+    """13.3: the ninth that attaches is refused; those who only connect wait in the kernel, and nobody else suffers."""
+    async with running_service(broker, MemoryStore()):
+        web, api = await in_thread(join, broker, "web"), await in_thread(join, broker, "api")
+        links = [await in_thread(attach, web) for _ in range(LINKS_PER_SESSION - 1)]
+        with web, api:
+            with pytest.raises(Refused) as refused:
+                await in_thread(attach, web)
+            assert refused.value.code == "refused"
+            links += [await in_thread(Wire, web.socket) for _ in range(4 * LINKS_PER_SESSION)]
+            assert (await in_thread(send, api, "web", "hello"))["state"] == "queued"
+            assert len(await in_thread(web.take)) == 1
+            for link in links:
+                link.close()
+            (await in_thread(attach, web)).close()
+
+
+def attach(member: Member) -> Wire:
+    wire = Wire(member.socket)
+    try:
+        wire.call("hello", protocol=1)
+        wire.call("attach", token=member.token)
+    except BaseException:
+        wire.close()
+        raise
+    return wire
+
+
+async def test_a_link_that_is_cut_gives_back_what_it_had(broker: PrivateBroker) -> None:
+    """6.2: to another link of the session, at once."""
+    async with running_service(broker, MemoryStore()):
+        web, api = await in_thread(join, broker, "web"), await in_thread(join, broker, "api")
+        with web, api:
+            sent = await in_thread(send, api, "web", "hello")
+            second = await in_thread(attach, web)
+            with second:
+                assert len(await in_thread(web.take)) == 1
+                assert (await in_thread(second.call, "take"))["messages"] == []
+                web.close()
+                note = await in_thread(second.note, "mail")
+                assert note["queued"] == 1
+                (message,) = (await in_thread(second.call, "take"))["messages"]
+                assert message["id"] == sent["id"]
+
+
+async def test_a_connection_that_ends_before_it_is_taken_is_no_trouble(broker: PrivateBroker) -> None:
+    async with running_service(broker, MemoryStore()) as service:
+        for _ in range(50):
+            with socket.socket(socket.AF_UNIX) as client:
+                client.setblocking(False)
+                client.connect(str(broker.rendezvous))
+        await wait_for(lambda: not service._engine.peers)
+        assert (await in_thread(read_status, broker.rendezvous))["sessions"] == 0
+
+
+async def test_a_private_socket_that_cannot_be_bound_again_is_tried_until_it_can(broker: PrivateBroker) -> None:
+    """15.3: something else lies in its place: told to the operator; the others are bound, and it when that is gone."""
+    async with running_service(broker, MemoryStore()):
+        web, api = await in_thread(join, broker, "web"), await in_thread(join, broker, "api")
+        with web, api:
+            for member in (web, api):
+                os.unlink(member.socket)
+            os.mkdir(web.socket)
+            await wait_for(lambda: "cannot be made again yet" in read_broker_log(broker))
+            await wait_for(lambda: accepts(Path(api.socket)))
+            assert (await in_thread(read_status, broker.rendezvous))["sessions"] == 2
+            assert (await in_thread(web.call, "whoami"))["name"] == "web"
+            os.rmdir(web.socket)
+            await wait_for(lambda: accepts(Path(web.socket)))
+
+
+async def test_a_private_socket_that_cannot_be_bound_at_all_ends_nothing(broker: PrivateBroker) -> None:
+    """The session is told where it would be; when it comes again, it is there."""
+    async with running_service(broker, MemoryStore()):
+        directory = str(broker.runtime_dir / "s")
+        os.rename(directory, directory + "-away")
+        await in_thread(Path(directory).write_bytes, b"")
+        with pytest.raises(LinkLost):
+            await in_thread(join, broker, "web")
+        assert "a private socket cannot be opened" in read_broker_log(broker)
+        os.unlink(directory)
+        await wait_for(lambda: Path(directory).is_dir())
+        with await in_thread(join, broker, "web") as web:
+            assert accepts(Path(web.socket))
