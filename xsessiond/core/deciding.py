@@ -22,7 +22,7 @@ from xsessiond.core.records import MarkMessage, MessageRow, PutTrust, TrustRow
 from xsessiond.core.shapes import shape_config, shape_trust
 from xsessiond.core.state import Caller, Core, Wire
 from xsessiond.core.times import Now
-from xsessiond.core.wire import Decide, Explain, HoldQueue, Reload, RequestId, RevokeTrust, Trusts
+from xsessiond.core.wire import Config, Decide, Explain, HoldQueue, Reload, RequestId, RevokeTrust, Trusts
 from xsessiond.core.wire_params import DecideParams
 
 IDS_MOST = 1000
@@ -193,6 +193,23 @@ class Deciding:
             return Caller(outside.kind, outside)
         return Caller("session", self._core.resolver.resolve(text, None, now).session)
 
+    # -- settings --------------------------------------------------------------------------------------
+
+    def config(self, wire: Wire, request: Config, now: Now) -> None:
+        """The settings in force, each with where it was written. Raises Refusal: not_permitted, for who wants to change
+        them: a change could switch off what decides."""
+        params = request.params
+        if not params.to_change:
+            self._tell_config(wire, request.id)
+            return
+        require_human(self._core, wire, "change the settings")
+        self._with_passphrase(
+            wire, request.id, params.passphrase, lambda wire, now: self._tell_config(wire, request.id), now
+        )
+
+    def _tell_config(self, wire: Wire, request_id: RequestId) -> None:
+        self._core.answer(wire, request_id, shape_config(self._core.settings))
+
     def reload(self, wire: Wire, request: Reload, now: Now) -> None:
         """Reads the settings files anew; the answer, that of `config`, comes when they are in force."""
         self._core.reloading.append((wire.link, request.id))
@@ -204,7 +221,7 @@ class Deciding:
         for link, request_id in waiting:
             wire = self._core.wires.get(link)
             if wire is not None:
-                self._core.answer(wire, request_id, shape_config(self._core.settings))
+                self._tell_config(wire, request_id)
 
     # -- who decides ---------------------------------------------------------------------------------
 

@@ -18,14 +18,13 @@ from xsessiond.core.ids import is_message_id
 from xsessiond.core.liveness import Liveness
 from xsessiond.core.mailbox import WAITING, Box, Message, settled
 from xsessiond.core.outgoing import encode_result
-from xsessiond.core.permission import require_human
 from xsessiond.core.records import EventRow, MessageRow
 from xsessiond.core.roster import Session
-from xsessiond.core.shapes import SessionShape, shape_config, shape_entry, shape_history, shape_step
+from xsessiond.core.shapes import SessionShape, shape_entry, shape_history, shape_step
 from xsessiond.core.sight import find_own, may_read
 from xsessiond.core.state import Core, Wire
 from xsessiond.core.times import Now, format_time, format_time_or_none, parse_time
-from xsessiond.core.wire import Check, Config, Inbox, ListSessions, Log, RequestId, Status, Whoami, encode
+from xsessiond.core.wire import Check, Inbox, ListSessions, Log, RequestId, Status, Whoami, encode
 
 LOG_MOST = 10_000
 WONDER_MOST = 256
@@ -231,13 +230,6 @@ class Questions:
             self._core.followers += 1
 
     # -- the broker ------------------------------------------------------------------------------
-
-    def config(self, wire: Wire, request: Config, now: Now) -> None:
-        """The settings in force, each with where it was written. Raises Refusal: not_permitted, for who wants to change
-        them."""
-        if request.params.to_change:
-            require_human(self._core, wire, "change the settings")
-        self._core.answer(wire, request.id, shape_config(self._core.settings))
 
     def _boxes(self) -> list[Box]:
         return [session.box for session in [*self._core.roster.known.values(), self._core.human]]

@@ -172,9 +172,10 @@ class Explain(Request, frozen=True, tag="explain"):
 
 
 class ConfigParams(Struct, frozen=True):
-    """to_change: whoever asks is about to change the file, which only a human may."""
+    """to_change: whoever asks is about to change a file of the settings, which only a human may."""
 
     to_change: bool = False
+    passphrase: str | None = None
 
 
 class Config(Request, frozen=True, tag="config"):
