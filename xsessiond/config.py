@@ -28,6 +28,10 @@ POLICIES: Mapping[str, Path] = {
     "outbound": ("outbound", "policy"),
     "scope": ("inbound", "scope"),
 }
+NOBODY_DECIDES = (
+    "approvals.passphrase is true and no passphrase is set, so nobody can decide. "
+    "Set one with `xsessionctl passphrase`."
+)
 UNREADABLE = "unreadable"
 """Shown where a value stands and cannot be read. It holds."""
 STRICT: Mapping[Path, object] = {("approvals", "without_terminal"): False}
@@ -109,6 +113,9 @@ def merge_layers(layers: Sequence[Layer]) -> Config:
 def to_core(config: Config, *, has_passphrase: bool) -> CoreSettings:
     """What the core needs of it. has_passphrase: the user has set one, which is asked for where the settings cannot be
     read."""
+    problems, ok = config.problems, config.ok
+    if config.passphrase and not has_passphrase:
+        problems, ok = (*problems, NOBODY_DECIDES), False
     return CoreSettings(
         pacing=config.pacing,
         keep_ms=config.keep_ms,
@@ -123,8 +130,8 @@ def to_core(config: Config, *, has_passphrase: bool) -> CoreSettings:
         passphrase=has_passphrase if config.passphrase is None else config.passphrase,
         off=config.off,
         shown=config.shown,
-        config_ok=config.ok,
-        config_problems=config.problems,
+        config_ok=ok,
+        config_problems=problems,
     )
 
 

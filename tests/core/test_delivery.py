@@ -217,7 +217,12 @@ def test_handed_is_not_delivered(house: House, api: Guest, web: Guest) -> None:
     house.pass_time(1)
     web.ack(message)
     steps = [(step["state"], step["rule"]) for step in api.check(sent)["history"]]
-    assert steps == [("queued", "default: accept"), ("handed", None), ("queued", "given back"), ("delivered", None)]
+    assert steps == [
+        ("queued", "parity: the receiver asks before it acts"),
+        ("handed", None),
+        ("queued", "given back"),
+        ("delivered", None),
+    ]
     house.pass_time(120)
     assert api.line.ask("take")["receipts"] == []
 

@@ -34,8 +34,9 @@ def test_every_sentence_is_one() -> None:
     """6.4: for exactly the states that a sender must not miss; those that are on their way say not to send again."""
     assert set(SENTENCES) == {"expired", "refused", "denied", "discarded", "stalled", "released", "held"}
     for state, sentence in SENTENCES.items():
-        text = sentence.format(id="m-1", to="web")
+        text = sentence.format(id="m-1", to="web", why="because of this")
         assert is_sentence("The message " + text)
+        assert ("because of this" in text) is (state in ("refused", "denied", "released"))
         if state in ("held", "stalled"):
             assert "Do not send it again." in text
 
@@ -50,7 +51,7 @@ def test_a_sender_hears_that_its_message_expired(house: House) -> None:
     assert set(receipt) == {"id", "state", "at", "text"}
     history = api.check(sent)["history"]
     assert [(step["state"], step["rule"]) for step in history] == [
-        ("queued", "default: accept"),
+        ("queued", "parity: the receiver asks before it acts"),
         ("expired", "offline.keep"),
     ]
 

@@ -2,16 +2,17 @@
 
 The order, first that applies:
 
-    1  the receiver's settings say refuse                        Refuse
-    2  the sender is the receiver's own human                    Admit
-    3  the sender's own [outbound] says refuse, or hold          Refuse, Hold(outbound)
-    4  the receiver's setting cannot be read                     Hold(invalid-setting)
-    5  the administrator's settings say hold                     Hold(managed-setting)
-    6  a decision of the user covers this pair (trust)           Admit
-    7  the receiver's settings say hold                          Hold(explicit-setting, project-setting)
-    8  the receiver takes its own project only, and this is not  Hold(scope)
-    9  the receiver's settings say accept                        Admit
-    10 parity of permission classes                              Admit, Hold
+    1  the receiver is the user's own box                        Admit
+    2  the receiver's settings say refuse                        Refuse
+    3  the sender is the receiver's own human                    Admit
+    4  the sender's own [outbound] says refuse, or hold          Refuse, Hold(outbound)
+    5  the receiver's setting cannot be read                     Hold(invalid-setting)
+    6  the administrator's settings say hold                     Hold(managed-setting)
+    7  a decision of the user covers this pair (trust)           Admit
+    8  the receiver's settings say hold                          Hold(explicit-setting, project-setting)
+    9  the receiver takes its own project only, and this is not  Hold(scope)
+    10 the receiver's settings say accept                        Admit
+    11 parity of permission classes                              Admit, Hold
 
 Laws: the sender has no say; every verdict names its rule and where that was written; what is unclear holds.
 Refuses to know: messages, time, who asks.
@@ -67,7 +68,8 @@ class Policy(Struct, frozen=True):
 
 
 class Party(Struct, frozen=True):
-    """One side of a message. perm_class: bypass, prompting or unknown."""
+    """One side of a message. perm_class: bypass, prompting or unknown, as a human's and a script's is; of a program
+    that may speak for any of several sessions it is theirs, or `several` where these differ."""
 
     kind: Kind
     perm_class: str
@@ -114,12 +116,14 @@ def _severity(setting: Setting) -> int:
 
 def decide(sender: Party, receiver: Party, trusted: str | None = None) -> Verdict:
     """The verdict. trusted: the decision of the user that covers this pair, for the rule, or None."""
+    if receiver.kind != "session":
+        return Admit("the user's own box")
     inbound = receiver.policy.inbound
     if inbound is not None and inbound.value == "refuse":
         return Refuse(_rule("inbound", inbound))
     if sender.kind == "human":
         return Admit("the user's own send")
-    outbound = sender.policy.outbound if sender.kind == "session" else None
+    outbound = sender.policy.outbound
     if outbound is not None and outbound.value == "refuse":
         return Refuse(_rule("outbound", outbound))
     if outbound is not None and outbound.value != "accept":
@@ -153,10 +157,11 @@ def _from_elsewhere(sender: Party, receiver: Party) -> bool:
 
 def _parity(sender: Party, receiver: Party) -> Verdict:
     """Where nobody set anything: whoever asks before acting takes what comes from another that asks."""
-    states = sender.perm_class if sender.kind == "session" else "unknown"
-    match receiver.perm_class, states:
+    match receiver.perm_class, sender.perm_class:
         case "prompting", "bypass":
             return Hold("mode-mismatch", "parity: from a session that acts without asking", expires=True)
+        case "prompting", "several":
+            return Hold("mode-mismatch", "parity: perhaps from a session that acts without asking", expires=True)
         case "prompting", _:
             return Admit("parity: the receiver asks before it acts")
         case "bypass", "bypass":

@@ -35,6 +35,7 @@ from xsessiond.core.effects import (
     TimePassed,
 )
 from xsessiond.core.errors import Refusal
+from xsessiond.core.hold_view import HoldView
 from xsessiond.core.holding import Holding
 from xsessiond.core.introductions import Introductions
 from xsessiond.core.jsonrpc import REFUSED
@@ -45,7 +46,7 @@ from xsessiond.core.permission import forbid_agents, tell_loosening
 from xsessiond.core.policy import CoreSettings
 from xsessiond.core.questions import Questions
 from xsessiond.core.receipts import Receipts
-from xsessiond.core.records import MarkMessage, PutMessage, PutPin
+from xsessiond.core.records import MarkMessage, PutHold, PutMessage, PutPin
 from xsessiond.core.restoring import restore
 from xsessiond.core.roster import Session
 from xsessiond.core.sending import Sending
@@ -66,8 +67,9 @@ class Broker:
         self._receipts = Receipts(self.core)
         self._waits = Waits(self.core)
         self._delivery = Delivery(self.core, self._receipts, self._waits)
-        self._holding = Holding(self.core, self._delivery, self._receipts)
-        self._deciding = Deciding(self.core, self._holding)
+        view = HoldView(self.core)
+        self._holding = Holding(self.core, self._delivery, self._receipts, view)
+        self._deciding = Deciding(self.core, self._holding, view)
         self._liveness = Liveness(self.core, self._delivery, self._waits, self._holding)
         self._introductions = Introductions(self.core, self._delivery, self._liveness, self._holding)
         self._sending = Sending(self.core, self._delivery, self._liveness, self._waits, self._holding)
@@ -100,7 +102,7 @@ class Broker:
             w.Trusts: (RENDEZVOUS, deciding.trusts),
             w.RevokeTrust: (RENDEZVOUS, deciding.revoke_trust),
             w.Explain: (RENDEZVOUS, deciding.explain),
-            w.Config: (RENDEZVOUS, questions.config),
+            w.Config: (RENDEZVOUS, deciding.config),
             w.Reload: (RENDEZVOUS, deciding.reload),
         }
 
@@ -133,14 +135,11 @@ class Broker:
             case Restored():
                 restore(self.core, self._delivery, self._receipts, self._holding, event, now)
             case SettingsRead():
-                before, self.core.settings = self.core.settings, event.settings
-                tell_loosening(self.core, before)
-                self._holding.reconsider_all(now)
-                self._deciding.reloaded()
+                self._settings_read(event, now)
             case ProjectRead():
                 self._introductions.project_read(event, now)
             case PassphraseChecked():
-                self._deciding.passphrase_checked(event, now)
+                self._passphrase_checked(event, now)
             case StopAsked():
                 self._begin_stop(event.reason)
             case HealthChanged():
@@ -213,6 +212,27 @@ class Broker:
             self.core.refuse(wire, asked.request_id, refusal)
         except Exception:
             self._met_bug(wire, asked.request_id, "after a look into the store")
+
+    def _passphrase_checked(self, event: PassphraseChecked, now: Now) -> None:
+        proving = self.core.proving.pop(event.ticket)
+        wire = self.core.wires.get(proving.link)
+        if wire is None:
+            return
+        try:
+            self._deciding.require_passed(event)
+            proving.then(wire, now)
+        except Refusal as refusal:
+            self.core.refuse(wire, proving.request_id, refusal)
+        except Exception:
+            self._met_bug(wire, proving.request_id, "after a look at the passphrase")
+
+    def _settings_read(self, event: SettingsRead, now: Now) -> None:
+        before, self.core.settings = self.core.settings, event.settings
+        tell_loosening(self.core, before)
+        if event.settings.off:
+            self._liveness.switch_all_off(now)
+        self._holding.reconsider_all(now)
+        self._deciding.reloaded()
 
     def _met_bug(self, wire: Wire, request_id: RequestId, what: str) -> None:
         """Our own bug. What was decided so far is done, so that memory and store agree; everybody else goes on."""
@@ -292,6 +312,7 @@ class Broker:
             case "pong":
                 self._liveness.missed(session, now)
             case "keep":
+                self._holding.expire_kept(session, now)
                 self._delivery.expire_kept(session, now)
             case "offer":
                 self._delivery.resume(session, now)
@@ -313,11 +334,19 @@ class Broker:
             match op:
                 case PutMessage():
                     continue
+                case PutHold() if op.row.message_id in lost:
+                    continue
                 case PutPin():
                     self._sending.forget_pin(op)
                     continue
                 case MarkMessage() if op.message_id in lost or (op.state == "replied" and op.message_id in answered):
                     continue
+                case MarkMessage(state="queued"):  # it waits again, and who was given it at once was not
+                    message = core.messages.get(op.message_id)
+                    if message is not None and message.lease is not None:
+                        core.close(message.lease, "the store did not take what it was given")
+                case _:
+                    pass
             core.persist(op)
 
     # -- the end ------------------------------------------------------------------------------

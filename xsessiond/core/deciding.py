@@ -9,108 +9,77 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from xsessiond.core import limits
-from xsessiond.core.admission import Admit, Hold, Party, Policy, decide
+from xsessiond.core.admission import Admit, Hold
 from xsessiond.core.callers import find_caller
 from xsessiond.core.effects import FindMessage, Found, PassphraseChecked, ReadSettings
 from xsessiond.core.errors import Refusal
+from xsessiond.core.hold_view import HoldView
 from xsessiond.core.holding import Holding
-from xsessiond.core.mailbox import Message
+from xsessiond.core.inert import inert
+from xsessiond.core.mailbox import Message, settled
 from xsessiond.core.permission import require_human
-from xsessiond.core.records import DropTrust, Kind, MarkMessage, MessageRow, PutTrust, TrustRow
-from xsessiond.core.roster import Session
+from xsessiond.core.records import MarkMessage, MessageRow, PutTrust, TrustRow
 from xsessiond.core.shapes import shape_config, shape_trust
-from xsessiond.core.state import Core, Wire
+from xsessiond.core.state import Caller, Core, Wire
 from xsessiond.core.times import Now
-from xsessiond.core.wire import Decide, DecideParams, Explain, HoldQueue, Reload, RequestId, RevokeTrust, Trusts, encode
+from xsessiond.core.wire import Config, Decide, Explain, HoldQueue, Reload, RequestId, RevokeTrust, Trusts
+from xsessiond.core.wire_params import DecideParams
 
 IDS_MOST = 1000
+"""Messages that one request decides about."""
 ATTEMPTS_MOST = 10_000
 """Refused attempts that are remembered, so that each is told once."""
-OUTSIDE: dict[str, Kind] = {"human": "human", "script": "script"}
-"""Senders that are no sessions, as `explain` names them."""
+
+Decided = dict[str, object]
 
 
 class Deciding:
     """The part of the broker that listens to its human."""
 
-    __slots__ = ("_attempts", "_core", "_holding")
+    __slots__ = ("_attempts", "_core", "_holding", "_view")
 
-    def __init__(self, core: Core, holding: Holding) -> None:
-        self._core, self._holding = core, holding
+    def __init__(self, core: Core, holding: Holding, view: HoldView) -> None:
+        self._core, self._holding, self._view = core, holding, view
         self._attempts: set[tuple[str, str]] = set()
 
     def hold_queue(self, wire: Wire, request: HoldQueue, now: Now) -> None:
-        """The held messages. A session is shown only those to it, without their texts: they are not its yet."""
-        caller = find_caller(self._core, wire)
-        messages = self._holding.held_messages()
-        wanted = request.params.message_id
-        if caller.is_session or caller.among:
-            own = {session.id for session in caller.among} | {caller.session.id}
-            messages = [message for message in messages if message.target in own or message.row.sender_id in own]
-        if wanted is not None:
-            messages = [message for message in messages if message.id == wanted]
-            if not messages:
-                raise Refusal(
-                    "not_found", f"No held message has the id {wanted[:80]}.", "xsessionctl hold-queue lists them."
-                )
-        held: list[dict[str, object]] = []
-        size = 0
-        for message in messages:
-            hold = self._holding.shape(message)
-            if caller.is_session and message.row.sender_id != caller.session.id:
-                hold["text"] = hold["preview"] = None
-            size += len(encode(hold))
-            if size > limits.MAX_FRAME - (16 << 10):
-                hold["text"] = None
-            held.append(hold)
-        self._core.answer(wire, request.id, {"held": held})
+        """The held messages, as far as the caller may see them. Raises Refusal: not_found."""
+        self._core.answer(wire, request.id, self._view.show(wire, request.params.message_id))
         if request.params.watch:
             self._core.queue_watchers.add(wire.link)
 
     # -- decisions -----------------------------------------------------------------------------------
 
     def decide(self, wire: Wire, request: Decide, now: Now) -> None:
-        """Approves or denies. Raises Refusal: not_permitted; what is wrong with one id is said beside it."""
+        """Approves or denies. Raises Refusal: not_permitted, usage; what is wrong with one id is said beside it."""
         params = request.params
         self._require_human(wire, params, now)
-        if params.trust not in (None, "once") and params.verdict == "deny":
-            raise Refusal("usage", "Trust goes with an approval.", "Approve, or deny without trust.")
+        _check(params)
         self._with_passphrase(
             wire, request.id, params.passphrase, lambda wire, now: self._decide(wire, request, now), now
         )
 
     def _decide(self, wire: Wire, request: Decide, now: Now) -> None:
         params = request.params
-        ids = [message.id for message in self._holding.held_messages()] if params.all else list(params.ids[:IDS_MOST])
+        held = {message.id: message for message in self._view.held_messages()}
+        ids = list(held)[:IDS_MOST] if params.all else list(dict.fromkeys(params.ids))
         by = self._name_of(wire)
-        waiting: dict[str, dict[str, object]] = {}
-        unknown: list[str] = []
-        for message_id in dict.fromkeys(ids):
-            message = self._core.messages.get(message_id)
-            if message is None or message.state != "held":
-                unknown.append(message_id)
-                continue
-            waiting[message_id] = {"id": message_id, "state": self._decide_one(message, params, by, now), "error": None}
-        self._explain_rest(wire, request, list(dict.fromkeys(ids)), waiting, unknown, now)
-
-    def _decide_one(self, message: Message, params: DecideParams, by: str, now: Now) -> str:
+        wanted = [held[message_id] for message_id in ids if message_id in held]
+        done: dict[str, Decided] = {}
         if params.verdict == "deny":
-            reason = (params.reason or "")[: limits.MAX_REASON]
-            self._holding.drop(message, "deny", now, by=by, rule=f"denied: {reason}" if reason else "denied")
-            return message.state
-        self._holding.release(message, now, by=by, rule="approved")
-        if params.trust in ("session", "pair"):
-            self._trust(message, params, by, now)
-        return message.state
+            reason = inert(params.reason or "", multiline=False)[: limits.MAX_REASON].strip()
+            for message in wanted:
+                self._holding.drop(message, "deny", now, by=by, rule=reason or "no reason given")
+        else:
+            self._holding.release([(message, "approved") for message in wanted], now, by=by)
+        trusts = self._trust(wanted, params, by, now)
+        for message in wanted:
+            trust = trusts.get((message.row.sender_id, message.target))
+            done[message.id] = {"id": message.id, "state": message.state, "error": None, "trust": trust}
+        self._explain_rest(wire, request, ids, done, [it for it in ids if it not in done], now)
 
     def _explain_rest(
-        self,
-        wire: Wire,
-        request: Decide,
-        ids: list[str],
-        done: dict[str, dict[str, object]],
-        unknown: list[str],
-        now: Now,
+        self, wire: Wire, request: Decide, ids: list[str], done: dict[str, Decided], unknown: list[str], now: Now
     ) -> None:
         """What became of the ids that are not held: the store knows, one after the other."""
         if not unknown:
@@ -119,38 +88,48 @@ class Deciding:
         message_id = unknown.pop()
 
         def then(wire: Wire, found: Found, now: Now) -> None:
-            row = found[0] if isinstance(found, tuple) and isinstance(found[0], MessageRow) else None
-            state = None if row is None else row.state
-            done[message_id] = {"id": message_id, "state": state, "error": _why_not(message_id, row).to_json()}
+            row = found[0] if isinstance(found, tuple) else None
+            state = self._state_of(row) if isinstance(row, MessageRow) else None
+            error = _why_not(message_id, state).to_json()
+            done[message_id] = {"id": message_id, "state": state, "error": error, "trust": None}
             self._explain_rest(wire, request, ids, done, unknown, now)
 
         self._core.ask(wire, request.id, FindMessage(message_id), then)
 
+    def _state_of(self, row: MessageRow) -> str:
+        live = self._core.messages.get(row.id)
+        return settled(row.state) if live is None else live.state
+
     # -- trust ---------------------------------------------------------------------------------------
 
-    def _trust(self, message: Message, params: DecideParams, by: str, now: Now) -> None:
-        """The decision covers what follows between the two; what else is held between them goes too."""
-        sender_id = message.row.sender_id
-        target = self._core.owner_of(message.target)
-        if sender_id is None or target is None or message.row.sender_kind != "session":
-            return
+    def _trust(
+        self, messages: list[Message], params: DecideParams, by: str, now: Now
+    ) -> dict[tuple[str | None, str], str]:
+        """Decisions that cover what follows: one for each pair of sessions among these. They replace earlier ones; what
+        else is held between the two goes too. Only sessions are trusted. Returns their ids."""
+        given: dict[tuple[str | None, str], str] = {}
+        if params.trust not in ("session", "pair"):
+            return given
         until = None if params.for_s is None else now.ms + round(params.for_s * 1000)
-        row = TrustRow(
-            f"t-{self._core.entropy(8).hex()}",
-            sender_id,
-            message.row.sender_name,
-            message.target,
-            target.name,
-            params.trust or "session",
-            by,
-            now.ms,
-            until,
-        )
-        self._core.trusts[row.id] = row
-        self._core.persist(PutTrust(row))
-        self._core.log("info", "trust given", trust=row.id, sender=sender_id, target=target.id)
-        self._holding.forget_verdicts()
-        self._holding.reconsider(target, now)
+        for message in messages:
+            row, pair = message.row, (message.row.sender_id, message.target)
+            if row.sender_kind != "session" or row.sender_id is None or pair in given:
+                continue
+            for old in list(self._core.trusts.values()):
+                if (old.sender_id, old.target_id) == pair:
+                    self._holding.end_trust(old.id)
+            target = self._core.roster.known[message.target]
+            trust_id = f"t-{self._core.entropy(8).hex()}"
+            trust = TrustRow(
+                trust_id, row.sender_id, row.sender_name, target.id, target.name, params.trust, by, now.ms, until
+            )
+            self._core.trusts[trust_id] = trust
+            self._core.persist(PutTrust(trust))
+            self._core.log("info", "trust given", trust=trust_id, sender=row.sender_id, target=target.id)
+            given[pair] = trust_id
+            self._holding.forget_verdicts()
+            self._holding.reconsider(target, now)
+        return given
 
     def trusts(self, wire: Wire, request: Trusts, now: Now) -> None:
         """The decisions that cover what follows."""
@@ -168,47 +147,68 @@ class Deciding:
 
     def _revoke(self, wire: Wire, request: RevokeTrust) -> None:
         trust_id = request.params.id
-        if self._core.trusts.pop(trust_id, None) is None:
+        if trust_id not in self._core.trusts:
             raise Refusal("not_found", f"There is no trust {trust_id[:40]}.", "xsessionctl trust list shows them.")
-        self._core.persist(DropTrust(trust_id))
+        self._holding.end_trust(trust_id)
         self._core.log("info", "trust revoked", trust=trust_id)
-        self._holding.forget_verdicts()
         self._core.answer(wire, request.id, {"revoked": trust_id})
 
     # -- explanations --------------------------------------------------------------------------------
 
     def explain(self, wire: Wire, request: Explain, now: Now) -> None:
-        """The verdict between two sessions, and its rule. Nothing is sent."""
+        """The verdict between two, and its rule. Nothing is sent."""
         params = request.params
         target = self._core.resolver.resolve(params.receiver, None, now).session
-        sender: Session | None = None
-        kind = OUTSIDE.get(params.sender)
-        if kind is not None:
-            party = Party(kind, "unknown", Policy())
-        else:
-            sender = self._core.resolver.resolve(params.sender, None, now).session
-            party = self._holding.party(sender)
-        trust = self._holding.find_trust(sender.id, target.id, now) if sender is not None else None
-        verdict = decide(party, self._holding.party(target), None if trust is None else trust.id)
-        told: dict[str, object] = {"verdict": "admit", "cause": None, "rule": verdict.rule, "expires": None}
+        caller = self._sender(params.sender, now)
+        if caller.session is target:
+            raise Refusal("self_target", "Sender and receiver are the same session.", "Name two.")
+        verdict = self._holding.judge(caller, target, now)
+        told: dict[str, object] = {"verdict": "refuse", "cause": None, "rule": verdict.rule, "expires": None}
         if isinstance(verdict, Hold):
-            told = {"verdict": "hold", "cause": verdict.cause, "rule": verdict.rule, "expires": verdict.expires}
-        elif not isinstance(verdict, Admit):
-            told["verdict"] = "refuse"
-        policy = target.policy
+            expires = verdict.expires and self._core.settings.hold_expiry_ms is not None
+            told |= {"verdict": "hold", "cause": verdict.cause, "expires": expires}
+        elif isinstance(verdict, Admit):
+            told["verdict"] = "admit"
+        party, receiver = self._holding.party_of(caller), self._holding.party(target)
         told["sender"] = {
             "kind": party.kind,
-            "name": sender.name if sender is not None else params.sender,
-            "ref": sender.ref if sender is not None else None,
+            "name": caller.session.name,
+            "ref": caller.session.ref if caller.is_session else None,
             "class": party.perm_class,
         }
+        policy = receiver.policy
         told["receiver"] = {
             "name": target.name,
             "ref": target.ref,
-            "class": self._core.class_of(target),
+            "class": receiver.perm_class,
             "policy": {"inbound": policy.inbound, "outbound": policy.outbound, "scope": policy.scope},
         }
         self._core.answer(wire, request.id, told)
+
+    def _sender(self, text: str, now: Now) -> Caller:
+        """Whom an address means as a sender: `human` and `script` stand for what is outside every session, unless a
+        session has that name."""
+        outside = {"human": self._core.human, "script": self._core.script}.get(text)
+        if outside is not None and self._core.roster.named(text) is None:
+            return Caller(outside.kind, outside)
+        return Caller("session", self._core.resolver.resolve(text, None, now).session)
+
+    # -- settings --------------------------------------------------------------------------------------
+
+    def config(self, wire: Wire, request: Config, now: Now) -> None:
+        """The settings in force, each with where it was written. Raises Refusal: not_permitted, for who wants to change
+        them: a change could switch off what decides."""
+        params = request.params
+        if not params.to_change:
+            self._tell_config(wire, request.id)
+            return
+        require_human(self._core, wire, "change the settings")
+        self._with_passphrase(
+            wire, request.id, params.passphrase, lambda wire, now: self._tell_config(wire, request.id), now
+        )
+
+    def _tell_config(self, wire: Wire, request_id: RequestId) -> None:
+        self._core.answer(wire, request_id, shape_config(self._core.settings))
 
     def reload(self, wire: Wire, request: Reload, now: Now) -> None:
         """Reads the settings files anew; the answer, that of `config`, comes when they are in force."""
@@ -221,7 +221,7 @@ class Deciding:
         for link, request_id in waiting:
             wire = self._core.wires.get(link)
             if wire is not None:
-                self._core.answer(wire, request_id, shape_config(self._core.settings))
+                self._tell_config(wire, request_id)
 
     # -- who decides ---------------------------------------------------------------------------------
 
@@ -257,38 +257,37 @@ class Deciding:
         if not self._core.settings.passphrase:
             go_on(wire, now)
         elif not text:
-            raise Refusal(
-                "not_permitted",
-                "A decision needs your passphrase.",
-                "xsessionctl asks for it in your terminal.",
-                detail={"passphrase": True},
-            )
+            raise _passphrase_needed("A decision needs your passphrase.", "xsessionctl asks for it in your terminal.")
         else:
             self._core.check_passphrase(wire, request_id, text, go_on)
 
-    def passphrase_checked(self, event: PassphraseChecked, now: Now) -> None:
-        """The decision goes on, or is refused and shown."""
-        proving = self._core.proving.pop(event.ticket)
-        wire = self._core.wires.get(proving.link)
-        if wire is None:
-            return
-        try:
-            if not event.ok:
-                self._core.warn("A decision was tried with a wrong passphrase.")
-                raise Refusal(
-                    "not_permitted",
-                    event.problem or "That is not the passphrase.",
-                    "Try again.",
-                    detail={"passphrase": True},
-                )
-            proving.then(wire, now)
-        except Refusal as refusal:
-            self._core.refuse(wire, proving.request_id, refusal)
+    def require_passed(self, event: PassphraseChecked) -> None:
+        """Raises Refusal, which is shown too: not_permitted."""
+        if not event.ok:
+            self._core.log("warning", "wrong passphrase", problem=event.problem)
+            self._core.warn("A decision was tried with a wrong passphrase.")
+            raise _passphrase_needed(event.problem or "That is not the passphrase.", "Try again.")
 
 
-def _why_not(message_id: str, row: MessageRow | None) -> Refusal:
-    if row is None:
+def _check(params: DecideParams) -> None:
+    lasting = params.trust in ("session", "pair")
+    if lasting and params.verdict == "deny":
+        raise Refusal("usage", "Trust goes with an approval.", "Approve, or deny without trust.")
+    if params.for_s is not None and not lasting:
+        raise Refusal("usage", "A time goes with trust in a session or a pair.", "Say which, or leave the time out.")
+    if not params.all and not params.ids:
+        raise Refusal("usage", "No message is named.", "Name some, or say all.")
+    if not params.all and len(params.ids) > IDS_MOST:
+        raise Refusal("usage", f"One request decides about {IDS_MOST} messages at most.", "Split it.")
+
+
+def _passphrase_needed(text: str, hint: str) -> Refusal:
+    return Refusal("not_permitted", text, hint, detail={"passphrase": True})
+
+
+def _why_not(message_id: str, state: str | None) -> Refusal:
+    if state is None:
         return Refusal("not_found", f"No message has the id {message_id[:80]}.", "xsessionctl hold-queue lists them.")
-    if row.state == "expired":
+    if state == "expired":
         return Refusal("expired", f"{message_id} expired before it was decided.", "Ask its sender to send it again.")
-    return Refusal("already_decided", f"{message_id} is not held: it is {row.state}.", "xsessionctl check tells more.")
+    return Refusal("already_decided", f"{message_id} is not held: it is {state}.", "xsessionctl check tells more.")

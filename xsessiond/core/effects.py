@@ -92,7 +92,7 @@ class Restored(Struct, frozen=True):
     boot_id: str
 
 
-Found = tuple[MessageRow, Sequence[EventRow]] | MessageRow | Sequence[MessageRow] | None
+Found = tuple[MessageRow, Sequence[EventRow]] | MessageRow | Sequence[MessageRow] | Sequence[EventRow] | None
 """What the store's answers look like; which one, the question says."""
 
 
@@ -239,7 +239,13 @@ class ReadLog(Struct, frozen=True):
     thread: str | None
 
 
-Question = FindMessage | FindKey | FindSent | ReadLog
+class FindEvents(Struct, frozen=True):
+    """The events of these messages, in the order they were stored: `Sequence[EventRow]`."""
+
+    seqs: tuple[int, ...]
+
+
+Question = FindMessage | FindKey | FindSent | ReadLog | FindEvents
 
 
 class LookUp(Struct, frozen=True):

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from hashlib import sha256
 from hmac import compare_digest
-from typing import NamedTuple
 
 from msgspec import UNSET
 
 from xsessiond.core import limits
 from xsessiond.core.callers import find_ancestor, find_caller, may_use_token
 from xsessiond.core.delivery import Delivery
-from xsessiond.core.effects import OpenDoor, ProcessId, ProjectRead, ReadProject
+from xsessiond.core.effects import ForgetProject, OpenDoor, ProcessId, ProjectRead, ReadProject
 from xsessiond.core.errors import Refusal
 from xsessiond.core.holding import Holding
 from xsessiond.core.ids import session_id_from
@@ -25,18 +24,18 @@ from xsessiond.core.names import check_name, derive_name, fold_name
 from xsessiond.core.permission import require_human
 from xsessiond.core.policy import NOT_READ, launch_setting
 from xsessiond.core.roster import NameTaken, Session
-from xsessiond.core.shapes import shape_session
-from xsessiond.core.state import Caller, Core, Wire
+from xsessiond.core.state import Arrival, Caller, Core, Wire
 from xsessiond.core.times import Now
 from xsessiond.core.wire import (
     Attach,
     End,
     Register,
-    RegisterParams,
     Rename,
+    RequestId,
     Update,
     encode,
 )
+from xsessiond.core.wire_params import RegisterParams
 
 
 def hash_token(token: str) -> bytes:
@@ -44,25 +43,13 @@ def hash_token(token: str) -> bytes:
     return sha256(token.encode()).digest()
 
 
-class Arrival(NamedTuple):
-    """A session that waits for its project's settings before it is told that it is here."""
-
-    link: int
-    request: Register
-    token: str
-    resumed: bool
-    notice: str | None
-
-
 class Introductions:
     """The part of the broker that knows how the roster changes."""
 
-    __slots__ = ("_arrivals", "_core", "_delivery", "_holding", "_liveness")
+    __slots__ = ("_core", "_delivery", "_holding", "_liveness")
 
     def __init__(self, core: Core, delivery: Delivery, liveness: Liveness, holding: Holding) -> None:
-        self._holding = holding
-        self._arrivals: dict[str, Arrival] = {}
-        self._core, self._delivery, self._liveness = core, delivery, liveness
+        self._core, self._delivery, self._liveness, self._holding = core, delivery, liveness, holding
 
     # -- coming ------------------------------------------------------------------------------
 
@@ -75,7 +62,7 @@ class Introductions:
         known = self._known_by_token(wire, params) if params.resume is not None else None
         if known is not None and known.running:
             self._come_back(known, now)
-            self._answer_registered(wire, request, known, token=None, resumed=True, notice=None)
+            self._answer_registered(wire, request.id, known, token=None, resumed=True, notice=None)
             return
         known = known or self._known_otherwise(params, process)
         runs = known is not None and known.running
@@ -108,35 +95,37 @@ class Introductions:
             session=session.id,
             harness=session.harness,
         )
-        self._arrivals[session.id] = Arrival(wire.link, request, token, known is not None, notice)
+        self._core.turn_away(session.id, Refusal("refused", "Another client became this session.", "Register anew."))
+        self._core.arrivals[session.id] = Arrival(wire.link, request.id, token, known is not None, notice)
         self._core.out.append(ReadProject(session.id, session.cwd))
 
     def project_read(self, event: ProjectRead, now: Now) -> None:
-        """What the project of a session says; a session that has just come is answered now, or turned away."""
+        """What the project of a session says; a session that has just come is answered now, or turned away. Of one that
+        ended it is asked once, at the start of the broker: mail may be sent to it."""
         session = self._core.roster.known.get(event.session_id)
-        arrival = self._arrivals.pop(event.session_id, None)
-        if session is None or not session.running:
+        if session is None:
             return
         session.project = event.project
         self._holding.refresh_policy(session)
         for problem in event.project.problems:
             self._core.warn(problem)
-        wire = self._core.wires.get(arrival.link) if arrival is not None else None
-        if event.project.off or self._core.settings.off:
-            self._liveness.end(session, "off", now)
+        if not session.running:
+            self._core.out.append(ForgetProject(session.id))
+        elif event.project.off or self._core.settings.off:
+            self._liveness.switch_off(session, now)
+        else:
+            arrival = self._core.arrivals.pop(session.id, None)
+            wire = self._core.wires.get(arrival.link) if arrival is not None else None
             if arrival is not None and wire is not None:
-                refusal = Refusal(
-                    "feature_off",
-                    "Messages between sessions are switched off for this project.",
-                    "Its settings say so.",
+                self._answer_registered(
+                    wire,
+                    arrival.request_id,
+                    session,
+                    token=arrival.token,
+                    resumed=arrival.resumed,
+                    notice=arrival.notice,
                 )
-                self._core.refuse(wire, arrival.request.id, refusal)
-            return
         self._holding.reconsider(session, now)
-        if arrival is not None and wire is not None:
-            self._answer_registered(
-                wire, arrival.request, session, token=arrival.token, resumed=arrival.resumed, notice=arrival.notice
-            )
 
     def _known_by_token(self, wire: Wire, params: RegisterParams) -> Session | None:
         """The session that the client proves to be: one that runs, or one that was lost and may come back. None if it
@@ -237,13 +226,20 @@ class Introductions:
             self._core.agenda.schedule(("grace", session.id), now.mono + limits.GRACE_S)
 
     def _answer_registered(
-        self, wire: Wire, request: Register, session: Session, *, token: str | None, resumed: bool, notice: str | None
+        self,
+        wire: Wire,
+        request_id: RequestId,
+        session: Session,
+        *,
+        token: str | None,
+        resumed: bool,
+        notice: str | None,
     ) -> None:
         self._core.answer(
             wire,
-            request.id,
+            request_id,
             {
-                "session": shape_session(session, self._core.identity.machine),
+                "session": self._core.shape(session),
                 "token": token,
                 "socket": f"{self._core.identity.session_dir}/{session.ref}.sock",
                 "resumed": resumed,
@@ -268,8 +264,7 @@ class Introductions:
         session.unresponsive = False
         session.last_seen_at, session.seen = now.ms, now.mono
         self._core.agenda.cancel(("grace", session.id))
-        shape = shape_session(session, self._core.identity.machine)
-        self._core.answer(wire, request.id, {"session": shape, "queued": len(session.box)})
+        self._core.answer(wire, request.id, {"session": self._core.shape(session), "queued": len(session.box)})
         self._delivery.offer(session, now)
 
     # -- changing ------------------------------------------------------------------------------
@@ -304,7 +299,7 @@ class Introductions:
             self._core.roster.rename(session, name)
             self._core.save(session)
             self._core.log("info", "session renamed", session=session.id)
-        self._core.answer(wire, request.id, {"self": shape_session(session, self._core.identity.machine)})
+        self._core.answer(wire, request.id, {"self": self._core.shape(session)})
 
     def update(self, wire: Wire, request: Update, now: Now) -> None:
         """What the harness reports about its session."""
@@ -329,7 +324,7 @@ class Introductions:
             self._core.save(session)
             self._holding.refresh_policy(session)
             self._holding.reconsider(session, now)
-        self._core.answer(wire, request.id, {"session": shape_session(session, self._core.identity.machine)})
+        self._core.answer(wire, request.id, {"session": self._core.shape(session)})
         self._delivery.resume(session, now)
 
     # -- going ------------------------------------------------------------------------------

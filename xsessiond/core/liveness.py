@@ -10,6 +10,7 @@ from __future__ import annotations
 from xsessiond.core import limits
 from xsessiond.core.delivery import Delivery
 from xsessiond.core.effects import CloseDoor, ForgetProject, ProcessId, UnwatchProcess, WatchProcess
+from xsessiond.core.errors import Refusal
 from xsessiond.core.holding import Holding
 from xsessiond.core.outgoing import encode_call, encode_notification
 from xsessiond.core.records import DropPins
@@ -28,8 +29,7 @@ class Liveness:
     __slots__ = ("_core", "_delivery", "_holding", "_waits")
 
     def __init__(self, core: Core, delivery: Delivery, waits: Waits, holding: Holding) -> None:
-        self._holding = holding
-        self._core, self._delivery, self._waits = core, delivery, waits
+        self._core, self._delivery, self._waits, self._holding = core, delivery, waits, holding
 
     # -- signs of life ------------------------------------------------------------------------------
 
@@ -93,6 +93,17 @@ class Liveness:
             session.watched = False
             self.end(session, "exited", now)
 
+    def switch_off(self, session: Session, now: Now) -> None:
+        """The settings say that it is not to be reached at all."""
+        text = "Messages between sessions are switched off here."
+        self._core.turn_away(session.id, Refusal("feature_off", text, "The settings say so: xsessionctl config show."))
+        self.end(session, "off", now)
+
+    def switch_all_off(self, now: Now) -> None:
+        """As `switch_off`, for everybody."""
+        for session in list(self._core.roster.running()):
+            self.switch_off(session, now)
+
     def end(self, session: Session, reason: str, now: Now) -> None:
         """Takes a session off the roster. Its mail stays for its conversation."""
         if not session.running:
@@ -110,6 +121,7 @@ class Liveness:
         self._core.roster.end(session, now.ms)
         if reason != "lost":
             session.token_hash = b""  # nobody comes back to it with that
+        self._core.turn_away(session.id, Refusal("not_running", "The session ended meanwhile.", "Register anew."))
         session.pins.clear()
         self._holding.end_trusts_of(session)
         for kind in ("grace", "pong", "offer"):

@@ -80,15 +80,15 @@ def message_of(row: MessageRow, origin: Raw) -> Message:
 
 class Box:
     """What one receiver has not taken. `waiting` is in order; `leased` by id, in the order of leasing; `held` by id, in
-    order: it is not the receiver's before a human lets it go."""
+    order: it is not the receiver's before a human lets it go. size, held_size: bytes of the bodies in them."""
 
-    __slots__ = ("held", "leased", "size", "waiting")
+    __slots__ = ("held", "held_size", "leased", "size", "waiting")
 
     def __init__(self) -> None:
         self.waiting: deque[Message] = deque()
         self.leased: dict[str, Message] = {}
         self.held: dict[str, Message] = {}
-        self.size = 0
+        self.size = self.held_size = 0
 
     def __len__(self) -> int:
         """Messages that count against the queue's limit: waiting and leased."""
@@ -106,12 +106,15 @@ class Box:
     def hold(self, message: Message) -> None:
         """A new one that must not be taken yet."""
         self.held[message.id] = message
+        self.held_size += message.size
 
-    def let_go(self, message: Message) -> None:
-        """A held one may be taken, in the place that its order gives it."""
-        del self.held[message.id]
-        self.size += message.size
-        self.waiting = deque(sorted([message, *self.waiting], key=_by_seq))
+    def let_go(self, messages: Iterable[Message]) -> None:
+        """Held ones may be taken, each in the place that its order gives it."""
+        freed = [self.held.pop(message.id) for message in messages]
+        size = sum(message.size for message in freed)
+        self.held_size -= size
+        self.size += size
+        self.waiting = deque(sorted([*freed, *self.waiting], key=_by_seq))
 
     def lease(self, link: int, most: int) -> list[Message]:
         """Takes up to `most` for a link, oldest first."""
@@ -133,6 +136,7 @@ class Box:
     def remove(self, message: Message) -> None:
         """It is out of the box for good, wherever it was."""
         if self.held.pop(message.id, None) is not None:
+            self.held_size -= message.size
             return
         if self.leased.pop(message.id, None) is None:
             self.waiting.remove(message)

@@ -29,8 +29,9 @@ class ProjectSettings(msgspec.Struct, frozen=True):
     problems: tuple[str, ...] = ()
 
 
-NOT_READ = ProjectSettings(inbound=(Setting(None, "project", "not read yet"),))
-"""Before the answer of the disk: it might say hold."""
+_UNREAD = (Setting(None, "project", "not read yet"),)
+NOT_READ = ProjectSettings(inbound=_UNREAD, outbound=_UNREAD)
+"""Before the answer of the disk: it might say hold, of what comes in and of what goes out."""
 
 
 class ShownValue(msgspec.Struct, frozen=True):
@@ -46,7 +47,8 @@ class CoreSettings(msgspec.Struct, frozen=True):
     """The settings of the user and the administrator.
 
     inbound, outbound, scope: as set by the managed and the user's file, in this order. hold_expiry_ms: None for never.
-    assume_class: by harness. shown: all of them, for people. config_ok, config_problems: for `status`.
+    assume_class: by harness. notifies: the user is told of held messages by a command. shown: all of them, for people.
+    config_ok, config_problems: for `status`.
     """
 
     pacing: PaceSettings = PaceSettings()
@@ -60,6 +62,7 @@ class CoreSettings(msgspec.Struct, frozen=True):
     assume_class: Mapping[str, str] = {}
     without_terminal: bool = False
     passphrase: bool = False
+    notifies: bool = False
     off: bool = False
     shown: tuple[ShownValue, ...] = ()
     config_ok: bool = True

@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from xsessiond.core import limits
 from xsessiond.core.callers import find_caller
-from xsessiond.core.effects import FindMessage, FindSent, Found, ReadLog, SendFrame
+from xsessiond.core.effects import FindEvents, FindMessage, FindSent, Found, ReadLog, SendFrame
 from xsessiond.core.errors import Refusal
 from xsessiond.core.ids import is_message_id
 from xsessiond.core.liveness import Liveness
@@ -20,10 +20,11 @@ from xsessiond.core.mailbox import WAITING, Box, Message, settled
 from xsessiond.core.outgoing import encode_result
 from xsessiond.core.records import EventRow, MessageRow
 from xsessiond.core.roster import Session
-from xsessiond.core.shapes import SessionShape, shape_config, shape_entry, shape_history, shape_session, shape_step
-from xsessiond.core.state import Caller, Core, Wire
-from xsessiond.core.times import Now, format_time, parse_time
-from xsessiond.core.wire import Check, Config, Inbox, ListSessions, Log, RequestId, Status, Whoami, encode
+from xsessiond.core.shapes import SessionShape, shape_entry, shape_history, shape_step
+from xsessiond.core.sight import find_own, may_read
+from xsessiond.core.state import Core, Wire
+from xsessiond.core.times import Now, format_time, format_time_or_none, parse_time
+from xsessiond.core.wire import Check, Inbox, ListSessions, Log, RequestId, Status, Whoami, encode
 
 LOG_MOST = 10_000
 WONDER_MOST = 256
@@ -39,7 +40,7 @@ class Questions:
         self._core, self._liveness = core, liveness
 
     def _shape(self, session: Session) -> SessionShape:
-        return shape_session(session, self._core.identity.machine, self._core.class_of(session))
+        return self._core.shape(session)
 
     def list_sessions(self, wire: Wire, request: ListSessions, now: Now) -> None:
         """The roster; with `all` also the conversations that ended and may be resumed."""
@@ -49,7 +50,7 @@ class Questions:
             sessions += [
                 session
                 for session in self._core.roster.ended()
-                if session.harness_session_id is not None or len(session.box)
+                if session.harness_session_id is not None or len(session.box) or session.box.held
             ]
         shown = _as_fits(self._shape(session) for session in sessions)
         left_out = len(sessions) - len(shown)
@@ -120,9 +121,11 @@ class Questions:
             return
         if not is_message_id(message_id):
             raise _unknown(message_id)
+        own = find_own(self._core, wire)
+        seen = None if own is None else own | {caller.session.id}
 
         def tell(wire: Wire, found: Found, now: Now) -> None:
-            self._tell(wire, request.id, caller, message_id, found)
+            self._tell(wire, request.id, seen, message_id, found)
 
         def tell_or_ask_again(wire: Wire, found: Found, now: Now) -> None:
             row = found[0] if isinstance(found, tuple) else None
@@ -134,18 +137,21 @@ class Questions:
 
         self._core.ask(wire, request.id, FindMessage(message_id), tell_or_ask_again)
 
-    def _tell(self, wire: Wire, request_id: RequestId, caller: Caller, message_id: str, found: Found) -> None:
+    def _tell(
+        self, wire: Wire, request_id: RequestId, seen: frozenset[str] | None, message_id: str, found: Found
+    ) -> None:
         if not isinstance(found, tuple):
             raise _unknown(message_id)
         row, events = found
         assert isinstance(row, MessageRow)
-        if caller.is_session and row.sender_id != caller.session.id:
+        if seen is not None and row.sender_id not in seen:
             raise _unknown(message_id)
         self._core.answer(wire, request_id, {**self._brief(row), "history": self._history(row, events)})
 
     def _brief(self, row: MessageRow) -> dict[str, object]:
         target = self._core.owner_of(row.target_id)
         live = self._core.messages.get(row.id)
+        hold = live.hold if live is not None and live.state == "held" else None
         return {
             "id": row.id,
             "state": live.state if live is not None else settled(row.state),
@@ -160,6 +166,8 @@ class Questions:
             "sha256": row.sha256.hex(),
             "summary": row.summary,
             "reply_to": row.reply_to,
+            "rule": row.rule,
+            "expires_at": format_time_or_none(hold.expires_at) if hold is not None else None,
         }
 
     def _history(self, row: MessageRow, events: Sequence[EventRow]) -> list[dict[str, object]]:
@@ -170,10 +178,11 @@ class Questions:
         return history
 
     def read_log(self, wire: Wire, request: Log, now: Now) -> None:
-        """Past messages, oldest first. A session sees its own only."""
-        caller = find_caller(self._core, wire)
+        """Past messages with what was decided about them, oldest first. A session sees its own only, and no text that
+        was kept from it."""
+        own = find_own(self._core, wire)
         params = request.params
-        if params.follow and caller.is_session:
+        if params.follow and own is not None:
             raise Refusal(
                 "not_permitted",
                 "Only a human may follow the log.",
@@ -186,25 +195,41 @@ class Questions:
             raise Refusal("usage", text, "Write it as 2026-01-31T12:00:00Z.") from None
 
         def then(wire: Wire, found: Found, now: Now) -> None:
-            own = caller.session.id if caller.is_session else None
-            rows = [row for row in _rows(found) if own is None or own in (row.sender_id, row.target_id)]
-            entries = [shape_entry(row, with_text=True) for row in rows]
-            answer = {"entries": entries}
-            while entries and len(encode_result(None, answer)) >= limits.MAX_FRAME - 1024:
-                del entries[: max(1, len(entries) // 4)]  # the newest are kept; `since` reads on
-            self._core.answer(wire, request.id, answer)
-            if params.follow and not wire.following:
-                wire.following = True
-                self._core.followers += 1
+            rows = [row for row in _rows(found) if own is None or row.sender_id in own or row.target_id in own]
+
+            def tell(wire: Wire, found: Found, now: Now) -> None:
+                self._tell_log(wire, request, own, rows, found)
+
+            self._core.ask(wire, request.id, FindEvents(tuple(row.seq for row in rows)), tell)
 
         question = ReadLog(max(1, min(params.limit, LOG_MOST)), since, params.thread)
         self._core.ask(wire, request.id, question, then)
 
-    # -- the broker ------------------------------------------------------------------------------
+    def _tell_log(
+        self, wire: Wire, request: Log, own: frozenset[str] | None, rows: Sequence[MessageRow], found: Found
+    ) -> None:
+        assert isinstance(found, Sequence)
+        events: dict[str, list[EventRow]] = {}
+        for event in found:
+            assert isinstance(event, EventRow)
+            events.setdefault(event.message_id, []).append(event)
+        entries = [
+            shape_entry(
+                row,
+                events.get(row.id, ()),
+                with_text=may_read(own, row.sender_id, row.target_id, row.state),
+            )
+            for row in rows
+        ]
+        answer = {"entries": entries}
+        while entries and len(encode_result(None, answer)) >= limits.MAX_FRAME - 1024:
+            del entries[: max(1, len(entries) // 4)]  # the newest are kept; `since` reads on
+        self._core.answer(wire, request.id, answer)
+        if request.params.follow and not wire.following:
+            wire.following = True
+            self._core.followers += 1
 
-    def config(self, wire: Wire, request: Config, now: Now) -> None:
-        """The settings in force, each with where it was written."""
-        self._core.answer(wire, request.id, shape_config(self._core.settings))
+    # -- the broker ------------------------------------------------------------------------------
 
     def _boxes(self) -> list[Box]:
         return [session.box for session in [*self._core.roster.known.values(), self._core.human]]

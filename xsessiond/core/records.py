@@ -149,8 +149,12 @@ class DropReceipts(msgspec.Struct, frozen=True):
 
 
 class HoldRow(msgspec.Struct, frozen=True):
-    """Why a message was held, and how that ended. sender_class: as it was when it was sent. expires_at: None for a hold
-    that waits for ever. released_by, released_at: who let it go; both None while it is held, and when it never was."""
+    """Why a message was held, and how it was let go.
+
+    sender_class: as it was when it was sent. expires_at: None for a hold that waits for ever. answers: seq of the
+    message that it replies to. released_at, released_rule: None while it is held, and when it was never let go;
+    released_by: the person who decided, None where a rule did.
+    """
 
     seq: int
     message_id: str
@@ -159,8 +163,10 @@ class HoldRow(msgspec.Struct, frozen=True):
     sender_class: str
     held_at: int
     expires_at: int | None
-    released_by: str | None = None
+    answers: int | None = None
     released_at: int | None = None
+    released_rule: str | None = None
+    released_by: str | None = None
 
 
 class PutHold(msgspec.Struct, frozen=True):

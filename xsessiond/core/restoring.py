@@ -12,7 +12,7 @@ from xsessiond.core.effects import CloseDoor, OpenDoor, Prune, ReadProject, Rest
 from xsessiond.core.holding import Holding
 from xsessiond.core.mailbox import message_of
 from xsessiond.core.receipts import Receipts
-from xsessiond.core.records import HoldRow, MessageRow
+from xsessiond.core.records import HoldRow, MessageRow, SessionRow, Snapshot
 from xsessiond.core.roster import Session
 from xsessiond.core.shapes import shape_origin
 from xsessiond.core.state import Core
@@ -24,26 +24,45 @@ def restore(core: Core, delivery: Delivery, receipts: Receipts, holding: Holding
     core.boot_id, core.started_mono, core.pruned_at = event.boot_id, now.mono, now.ms
     snapshot = event.snapshot
     core.next_seq = snapshot.next_seq
+    core.trusts = {row.id: row for row in snapshot.trusts}
     for row in snapshot.sessions:
-        session = Session.from_row(row)
-        session.seen = now.mono
-        holding.refresh_policy(session)
-        if row.live and row.boot_id == event.boot_id:
-            core.roster.add(session)
-            core.out.append(ReadProject(session.id, session.cwd))
-            core.out.append(OpenDoor(session.id, session.ref))
-            if session.process is not None:
-                session.watched = True
-                core.out.append(WatchProcess(session.process))
-            core.agenda.schedule(("grace", session.id), now.mono + limits.GRACE_S)
-        else:
-            session.ended_at = row.ended_at if row.ended_at is not None else now.ms
-            if row.boot_id != event.boot_id:
-                session.process = None  # that process is dead, and its number means somebody else
-            core.roster.remember(session)
-            if row.live:
-                core.save(session)
-                core.out.append(CloseDoor(session.id, session.ref))
+        _restore_session(core, holding, row, now)
+    _restore_memories(core, receipts, snapshot)
+    for trust in snapshot.trusts:
+        if trust.id in core.trusts and trust.until is not None and trust.until <= now.ms:
+            holding.end_trust(trust.id)
+    holds = {row.seq: row for row in snapshot.holds}
+    for message_row in snapshot.messages:
+        _restore_message(core, holding, holds.get(message_row.seq), message_row, now)
+    for session in core.roster.ended():
+        delivery.keep_for_later(session, now)
+    core.out.append(Prune(now.ms - core.settings.keep_ms))
+
+
+def _restore_session(core: Core, holding: Holding, row: SessionRow, now: Now) -> None:
+    session = Session.from_row(row)
+    session.seen = now.mono
+    holding.refresh_policy(session)
+    if row.live and row.boot_id == core.boot_id:
+        core.roster.add(session)
+        core.out.append(OpenDoor(session.id, session.ref))
+        if session.process is not None:
+            session.watched = True
+            core.out.append(WatchProcess(session.process))
+        core.agenda.schedule(("grace", session.id), now.mono + limits.GRACE_S)
+    else:
+        session.ended_at = row.ended_at if row.ended_at is not None else now.ms
+        if row.boot_id != core.boot_id:
+            session.process = None  # that process is dead, and its number means somebody else
+        core.roster.remember(session)
+        holding.end_trusts_of(session)
+        if row.live:
+            core.save(session)
+            core.out.append(CloseDoor(session.id, session.ref))
+    core.out.append(ReadProject(session.id, session.cwd))
+
+
+def _restore_memories(core: Core, receipts: Receipts, snapshot: Snapshot) -> None:
     for sender_id, target_id, pair_seq in snapshot.pair_seqs:
         if (sender := core.owner_of(sender_id)) is not None:
             sender.pair_seqs[target_id] = pair_seq
@@ -52,16 +71,9 @@ def restore(core: Core, delivery: Delivery, receipts: Receipts, holding: Holding
             owner.pins[pin.name] = pin.target_id
     for receipt in snapshot.receipts:
         receipts.restore(receipt.session_id, receipt.message_id, receipt.state, receipt.at, receipt.text)
-    core.trusts = {row.id: row for row in snapshot.trusts if row.until is None or row.until > now.ms}
-    holds = {row.seq: row for row in snapshot.holds}
-    for message_row in snapshot.messages:
-        _restore_message(core, holding, holds, message_row, now)
-    for session in core.roster.ended():
-        delivery.keep_for_later(session, now)
-    core.out.append(Prune(now.ms - core.settings.keep_ms))
 
 
-def _restore_message(core: Core, holding: Holding, holds: dict[int, HoldRow], row: MessageRow, now: Now) -> None:
+def _restore_message(core: Core, holding: Holding, hold: HoldRow | None, row: MessageRow, now: Now) -> None:
     owner = core.owner_of(row.target_id)
     if owner is None:
         core.log("error", "a message has no receiver", message=row.id)
@@ -69,8 +81,10 @@ def _restore_message(core: Core, holding: Holding, holds: dict[int, HoldRow], ro
     sender = core.owner_of(row.sender_id or "")
     message = message_of(row, shape_origin(row, sender.ref if sender is not None else None))
     core.messages[message.id] = message
-    hold = holds.get(row.seq)
-    if row.state == "held" and hold is not None:
+    if row.state == "held":
+        if hold is None:  # it never got through, whatever the reason was
+            core.log("error", "a held message has no reason", message=row.id)
+            hold = HoldRow(row.seq, row.id, "invalid-setting", "its reason was lost", "unknown", row.sent_at, None)
         holding.take_up(message, owner, hold, now)
         return
     message.hold = hold

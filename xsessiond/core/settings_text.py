@@ -33,6 +33,8 @@ MAX_LINE = 2000
 """Characters of a line: what `tomllib` does with a dotted key grows with the square of its length."""
 DECISIONS = ("inbound", "outbound", "scope", "approvals")
 """What `FileSettings.unclear` can name: the policies, and what stands in [approvals]."""
+GUARD_NAMES = GUARDED | {key.path[-1] for key in KEYS if key.guard}
+"""What must not be lost, wherever it stands."""
 _TOUCHED = {
     "inbound": ("inbound", "scope"),
     "outbound": ("outbound",),
@@ -165,10 +167,10 @@ class _Reading:
         if keys is None and name == LATER:
             self._warn((name,), f"[{name}] has no effect in this version.")
         elif keys is None:
-            self._read_unknown((name,))
+            self._read_unknown((name,), value)
         elif not isinstance(value, dict):
             example = f"write [{name}] and below it {keys[0].path[-1]} = …"
-            self._tell((name,), f"{name} must be a table: {example}.", guard=any(key.guard for key in keys))
+            self._tell((name,), f"{name} must be a table: {example}", guard=any(key.guard for key in keys))
         elif name == "harness":
             for harness, settings in value.items():
                 self._read_harness(harness, settings)
@@ -194,7 +196,7 @@ class _Reading:
     def _read_key(self, path: tuple[str, ...], raw: object) -> None:
         key = find_key(path)
         if key is None:
-            self._read_unknown(path)
+            self._read_unknown(path, raw)
             return
         try:
             meant = key.check(raw)
@@ -211,9 +213,9 @@ class _Reading:
             if key.applies == NOT_YET:
                 self._warn(path, f"{_dotted(path)} has no effect in this version.")
 
-    def _read_unknown(self, path: tuple[str, ...]) -> None:
+    def _read_unknown(self, path: tuple[str, ...], value: object) -> None:
         meant, words = _find_meant(path)
-        guard = path[0] in GUARDED or meant
+        guard = meant or path[0] in GUARDED or bool(GUARD_NAMES.intersection(path[1:])) or _has_guards(value)
         self._tell(path, f"{_dotted(path)} is unknown{words}", guard=guard)
 
     # -- what is wrong -----------------------------------------------------------------------------------------------
@@ -243,15 +245,26 @@ class _Reading:
         return self._spots.get(path, START)
 
 
+def _has_guards(value: object) -> bool:
+    """Whether something in there has the name of a guard: a table that stands in the wrong place."""
+    ahead = [value]
+    while ahead:
+        here = ahead.pop()
+        if isinstance(here, dict):
+            if not GUARD_NAMES.isdisjoint(here):
+                return True
+            ahead += here.values()
+        elif isinstance(here, list):
+            ahead += here
+    return False
+
+
 def _find_meant(path: tuple[str, ...]) -> tuple[bool, str]:
     """Whether an unknown key was probably meant for a guard, and what was probably meant, as the end of a sentence."""
     word = path[-1].lower().replace("-", "_")
     own = SECTIONS.get(path[0], ()) if len(path) > 1 else ()
     if near := _nearest(word, [key.path[-1] for key in own]):
-        key = next(key for key in own if key.path[-1] == near)
-        if len(key.path) == len(path):
-            return key.guard, f'; did you mean "{near}"?'
-        return key.guard, f"; did you mean {_in_its_table(key)}?"
+        return any(key.guard for key in own if key.path[-1] == near), f'; did you mean "{near}"?'
     if len(path) == 1 and (near := CALLED.get(word) or _nearest(word, [*SECTIONS, LATER])):
         return near != LATER and any(key.guard for key in SECTIONS[near]), f'; did you mean "{near}"?'
     if near := _nearest(word, [key.path[-1] for key in KEYS]):

@@ -128,28 +128,36 @@ def shape_delivery(message: Message, receiver: Session, now_ms: int) -> Delivery
 
 
 def shape_held(row: HoldRow) -> dict[str, object] | None:
-    """The mark of a message that was held and let go; None while it is held."""
+    """The mark of a message that was held and let go; None while it is held. by: None where no person decided."""
     if row.released_at is None:
         return None
     held_s = max(0, (row.released_at - row.held_at) // 1000)
-    return {"held_s": held_s, "by": row.released_by, "at": format_time(row.released_at), "cause": row.cause}
+    return {
+        "held_s": held_s,
+        "by": row.released_by,
+        "at": format_time(row.released_at),
+        "cause": row.cause,
+        "rule": row.released_rule,
+    }
 
 
-def shape_hold(
-    message: Message, sender: Session | None, target: Session, machine: str, target_class: str
-) -> dict[str, object]:
-    """`hold` of the contract: all that a person should see before deciding."""
+def shape_hold(message: Message, sender: SessionShape | None, target: SessionShape) -> dict[str, object]:
+    """`hold` of the contract: all that a person should see before deciding, but for the text."""
     row, hold = message.row, message.hold
-    assert hold is not None
-    origin: object
-    if row.sender_kind == "session" and sender is not None:
-        origin = shape_session(sender, machine)
-    else:
-        origin = {"kind": row.sender_kind, "id": row.sender_id, "name": row.sender_name, "cwd": row.sender_cwd}
+    assert hold is not None, "what is held has its reason"
+    origin: object = sender
+    if sender is None:
+        origin = {
+            "kind": row.sender_kind,
+            "id": row.sender_id if row.sender_kind == "session" else None,
+            "name": row.sender_name,
+            "harness": row.sender_harness,
+            "cwd": row.sender_cwd,
+        }
     return {
         "id": row.id,
         "from": origin,
-        "to": shape_session(target, machine),
+        "to": target,
         "cause": hold.cause,
         "rule": hold.rule,
         "held_at": format_time(hold.held_at),
@@ -157,16 +165,12 @@ def shape_hold(
         "bytes": row.bytes,
         "sha256": row.sha256.hex(),
         "preview": row.body[:200],
-        "text": row.body,
+        "text": None,
         "summary": row.summary,
         "sender_class": hold.sender_class,
-        "receiver_class": target_class,
+        "receiver_class": target.perm_class,
         "flags": find_control_markup(row.body),
     }
-
-
-def _shape_side(session_id: str, name: str, session: Session | None) -> dict[str, object]:
-    return {"id": session_id, "name": session.name if session else name, "ref": session.ref if session else None}
 
 
 def shape_config(settings: CoreSettings) -> dict[str, object]:
@@ -237,8 +241,8 @@ def shape_history(row: MessageRow, events: Sequence[EventRow]) -> list[dict[str,
     return [step for _, step in steps]
 
 
-def shape_entry(row: MessageRow, *, with_text: bool) -> dict[str, object]:
-    """One line of the log."""
+def shape_entry(row: MessageRow, events: Sequence[EventRow] = (), *, with_text: bool) -> dict[str, object]:
+    """One line of the log. events: of this message; they say what was decided about it, by whom and by which rule."""
     return {
         "id": row.id,
         "state": row.state,
@@ -254,5 +258,6 @@ def shape_entry(row: MessageRow, *, with_text: bool) -> dict[str, object]:
         "thread": row.thread,
         "hop": row.hop,
         "rule": row.rule,
+        "decisions": [shape_step(event.state, event.at, event.rule, event.by) for event in events],
         "text": row.body if with_text else None,
     }

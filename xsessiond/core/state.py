@@ -31,11 +31,11 @@ from xsessiond.core.ids import SessionId
 from xsessiond.core.jsonrpc import REFUSED
 from xsessiond.core.link import Link
 from xsessiond.core.mailbox import Message
-from xsessiond.core.outgoing import encode_error, encode_result
+from xsessiond.core.outgoing import encode_error, encode_notification, encode_result
 from xsessiond.core.policy import CoreSettings
 from xsessiond.core.records import Op, PutSession, TrustRow
 from xsessiond.core.roster import Roster, Session
-from xsessiond.core.shapes import SendShape
+from xsessiond.core.shapes import SendShape, SessionShape, shape_session
 from xsessiond.core.times import Now
 from xsessiond.core.wire import RequestId
 
@@ -121,6 +121,17 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
+class Arrival:
+    """A session that is told that it is here once its project's settings are read. resumed, notice: of the answer."""
+
+    link: int
+    request_id: RequestId
+    token: str
+    resumed: bool
+    notice: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Proving:
     """A decision that waits for the passphrase to be checked."""
 
@@ -158,6 +169,7 @@ class Core:
         self.proving: dict[int, Proving] = {}
         self.trusts: dict[str, TrustRow] = {}
         self.queue_watchers: set[int] = set()
+        self.arrivals: dict[str, Arrival] = {}
 
     def persist(self, op: Op) -> None:
         """Store this before what follows is sent."""
@@ -178,6 +190,13 @@ class Core:
             frame = encode_error(request_id, REFUSED, refusal.text, refusal.to_json())
             self.out.append(SendFrame(wire.link, frame))
 
+    def turn_away(self, session_id: str, refusal: Refusal) -> None:
+        """Whoever waits to become this session does not."""
+        arrival = self.arrivals.pop(session_id, None)
+        wire = self.wires.get(arrival.link) if arrival is not None else None
+        if arrival is not None and wire is not None:
+            self.refuse(wire, arrival.request_id, refusal)
+
     def send(self, link: int, frame: bytes) -> None:
         """One frame to a peer, whoever it is."""
         self.out.append(SendFrame(link, frame))
@@ -190,9 +209,19 @@ class Core:
         """A line for the operator."""
         self.out.append(WriteLog(level, what, facts))
 
+    def tell_followers(self, method: str, params: object) -> None:
+        """One notification to each link that follows the log."""
+        if not self.followers:
+            return
+        frame = encode_notification(method, params)
+        for wire in self.wires.values():
+            if wire.following:
+                self.send(wire.link, frame)
+
     def warn(self, text: str) -> None:
-        """Something a person should see in `status`; the last 20 are kept."""
-        self.warnings = [*self.warnings[-19:], text]
+        """Something a person should see in `status`; the last 20 are kept, each once."""
+        others = [known for known in self.warnings if known != text]
+        self.warnings = [*others[-19:], text]
 
     def ask(self, wire: Wire, request_id: RequestId, question: Question, then: Continuation) -> None:
         """Asks the store for a request. `then` goes on with what was found, as part of a later event, if the link is
@@ -206,6 +235,10 @@ class Core:
         self._tickets += 1
         self.proving[self._tickets] = Proving(wire.link, request_id, then)
         self.out.append(CheckPassphrase(self._tickets, text))
+
+    def shape(self, session: Session) -> SessionShape:
+        """A session as clients see it."""
+        return shape_session(session, self.identity.machine, self.class_of(session))
 
     def class_of(self, session: Session) -> str:
         """The permission class: what the harness says, or what the user says of a harness that cannot tell."""

@@ -5,7 +5,7 @@ Laws: one question, one read; it may run in any thread. Refuses to know: who ask
 
 from __future__ import annotations
 
-from xsessiond.core.effects import FindKey, FindMessage, FindSent, Found, Question
+from xsessiond.core.effects import FindEvents, FindKey, FindMessage, FindSent, Found, Question
 from xsessiond.store.contract import Store
 
 
@@ -18,5 +18,7 @@ def answer_question(store: Store, question: Question) -> Found:
             return store.find_key(question.sender_id, question.key)
         case FindSent():
             return store.sent_by(question.sender_id, question.limit)
+        case FindEvents():
+            return store.events_of(question.seqs)
         case _:
             return store.read_log(limit=question.limit, since_ms=question.since_ms, thread=question.thread)

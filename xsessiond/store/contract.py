@@ -121,6 +121,9 @@ class Store(Protocol):
     def read_log(self, *, limit: int, since_ms: int | None, thread: str | None) -> Sequence[MessageRow]:
         """Messages, oldest first: the last `limit` of those that match."""
 
+    def events_of(self, seqs: Sequence[int]) -> Sequence[EventRow]:
+        """The events of these messages: by message, then in the order in which they were stored."""
+
     def prune(self, *, older_than_ms: int) -> int:
         """Deletes messages that ended before that time, and sessions that did and have no waiting mail, with their
         pins and receipts. Never what waits. Returns how many messages. In steps, beside commits, from any thread."""

@@ -110,10 +110,10 @@ class MemoryStore:
     def prune(self, *, older_than_ms: int) -> int:
         """See `Store.prune`."""
         with self._lock:
-            self._pairs = self._count_pairs()
-            self._next_seq = self._find_next_seq()
             rows = [self._current(seq) for seq in self._messages]
             gone = [row for row in rows if row.state not in WAITING_STATES and _end_of(row) < older_than_ms]
+            if gone:
+                self._pairs, self._next_seq = self._count_pairs(), self._find_next_seq()
             for row in gone:
                 del self._messages[row.seq]
                 self._marks.pop(row.seq, None)
@@ -164,11 +164,7 @@ class MemoryStore:
         with self._lock:
             for row in self._rows():
                 if row.id == message_id:
-                    return row, [
-                        EventRow(message_id, mark.at, mark.state, mark.by, mark.rule)
-                        for mark in self._marks.get(row.seq, ())
-                        if mark.by is not None or mark.rule is not None or mark.state not in CLOCKED_STATES
-                    ]
+                    return row, self._events(row.seq)
         return None
 
     def find_key(self, sender_id: str, key: str) -> MessageRow | None:
@@ -192,6 +188,11 @@ class MemoryStore:
             ]
         return found[-limit:] if limit else []
 
+    def events_of(self, seqs: Sequence[int]) -> Sequence[EventRow]:
+        """See `Store.events_of`."""
+        with self._lock:
+            return [event for seq in sorted(set(seqs)) for event in self._events(seq)]
+
     def check(self) -> Integrity:
         """See `Store.check`."""
         return Integrity(ok=True, detail="The store is in memory and keeps nothing when the broker ends.")
@@ -203,6 +204,13 @@ class MemoryStore:
 
     def _rows(self) -> list[MessageRow]:
         return [self._current(seq) for seq in sorted(self._messages)]
+
+    def _events(self, seq: int) -> list[EventRow]:
+        return [
+            EventRow(self._messages[seq].id, mark.at, mark.state, mark.by, mark.rule)
+            for mark in self._marks.get(seq, ())
+            if mark.by is not None or mark.rule is not None or mark.state not in CLOCKED_STATES
+        ]
 
     def _current(self, seq: int) -> MessageRow:
         """The message with its marks applied: that this is done here is what keeps `commit` cheap."""

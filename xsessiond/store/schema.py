@@ -78,8 +78,8 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         "ALTER TABLE session ADD COLUMN inbound TEXT",
         """CREATE TABLE hold (
             seq INTEGER PRIMARY KEY, message_id TEXT NOT NULL, cause TEXT NOT NULL, rule TEXT NOT NULL,
-            sender_class TEXT NOT NULL, held_at INTEGER NOT NULL, expires_at INTEGER, released_by TEXT,
-            released_at INTEGER
+            sender_class TEXT NOT NULL, held_at INTEGER NOT NULL, expires_at INTEGER, answers INTEGER,
+            released_at INTEGER, released_rule TEXT, released_by TEXT
         )""",
         """CREATE TABLE trust (
             id TEXT PRIMARY KEY, sender_id TEXT NOT NULL, sender_name TEXT NOT NULL, target_id TEXT NOT NULL,

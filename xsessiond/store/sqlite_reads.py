@@ -43,6 +43,8 @@ _HOLDS: Final = f"""SELECT {", ".join("h." + name for name in HoldRow.__struct_f
 _TRUSTS: Final = (
     'SELECT id, sender_id, sender_name, target_id, target_name, scope, "by", at, until FROM trust ORDER BY id'
 )
+_BOUND_MOST: Final = 500
+"""Values bound to one statement: SQLite's own limit may be 999."""
 _FLAGS: Final = ("can_reply", "live", "noted")
 
 _PAIR_SEQS: Final = """
@@ -129,6 +131,21 @@ def read_log(db: sqlite3.Connection, limit: int, since_ms: int | None, thread: s
     rows = _messages(db.execute(f"{_MESSAGES} {where} ORDER BY m.seq DESC LIMIT ?", (*values, limit)))
     rows.reverse()
     return rows
+
+
+def events_of(db: sqlite3.Connection, seqs: Sequence[int]) -> Sequence[EventRow]:
+    """The events of these messages: by message, then in the order in which they were stored."""
+    ordered = sorted(set(seqs))
+    found: list[EventRow] = []
+    for start in range(0, len(ordered), _BOUND_MOST):
+        some = ordered[start : start + _BOUND_MOST]
+        rows = db.execute(
+            f"""SELECT c.id, e.at, e.state, e."by", e.rule FROM event e JOIN content c ON c.seq = e.seq
+                WHERE e.seq IN ({", ".join("?" * len(some))}) ORDER BY e.seq, e.id""",  # noqa: S608 - placeholders
+            some,
+        )
+        found += [EventRow(*row) for row in rows]
+    return found
 
 
 def find_faults(db: sqlite3.Connection) -> list[str]:
