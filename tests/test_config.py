@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.test_settings_text import GARBAGE
-from xsessiond.config import UNREADABLE, Config, Layer, merge_layers, merge_project, to_core
+from xsessiond.config import UNREADABLE, Config, Layer, as_shown, merge_layers, merge_project, to_core
 from xsessiond.core.admission import Party, Policy, Refuse, Setting, decide
 from xsessiond.core.pacing import PaceSettings
 from xsessiond.core.policy import CoreSettings, launch_setting, policy_of
@@ -101,19 +101,12 @@ def test_without_files_everything_is_as_documented() -> None:
     assert (config.ok, config.problems, config.notify, config.resume) == (True, (), (), {})
     assert (config.durability, config.offline_default, config.passphrase) == ("full", "refuse", False)
     assert to_core(config, has_passphrase=True) == CoreSettings(shown=config.shown)
+    defaults = {key.name: key.default for key in KEYS if "*" not in key.path}
     assert shown(config) == {
-        key.name: (
-            None
-            if key.default is None
-            else str(key.default).lower()
-            if isinstance(key.default, bool)
-            else str(key.default),
-            "default",
-            None,
-        )
-        for key in KEYS
-        if "*" not in key.path
+        name: (None if default is None else as_shown(default), "default", None) for name, default in defaults.items()
     }
+    assert shown(config)["pacing.target_burst"][0] == "30"
+    assert shown(config)["approvals.passphrase"][0] == "false"
 
 
 def test_every_setting_reaches_its_place() -> None:

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.users import NAMELESS, STRANGER, as_user, needs_root
-from xsessiond.config_files import MAX_BYTES, ProjectFiles, SettingsFiles, find_project, read_file
+from xsessiond.config_files import ProjectFiles, SettingsFiles
 from xsessiond.core.admission import Setting
 from xsessiond.core.policy import ProjectSettings
 from xsessiond.paths import Paths, resolve_paths
+from xsessiond.settings_reading import MAX_BYTES, find_project, read_file
 
 HOLD = "[inbound]\npolicy = 'hold'\n"
 

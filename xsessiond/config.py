@@ -225,4 +225,6 @@ class _Found:
 
 def as_shown(value: object) -> str:
     """A value as people read it: a text without its quotes, all else as in TOML."""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

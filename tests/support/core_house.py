@@ -258,6 +258,14 @@ class Guest:
         """What became of a message that it sent."""
         return self.line.ask("check", message_id=_id_of(message))
 
+    def told(self) -> list[str]:
+        """The receipts that wait for it."""
+        return [receipt["text"] for receipt in self.line.ask("take", max=0)["receipts"]]
+
+    def change_class(self, perm_class: str | None) -> None:
+        """Its harness says that it asks before it acts, or not, or that it cannot tell."""
+        self.line.ask("update", **{"class": perm_class})
+
     @property
     def session(self) -> Session:
         """What the broker knows of it."""
@@ -266,7 +274,8 @@ class Guest:
 
 class House:
     """One broker with its surroundings. failing: the store refuses every commit that the predicate is true for.
-    slow: questions to the store wait for `answer_questions`."""
+    slow: questions to the store wait for `answer_questions`; slow_projects: what projects say, for `answer_projects`.
+    passphrase: the right one. notified: what the user was told on the desktop."""
 
     def __init__(self, settings: CoreSettings | None = None) -> None:
         self.settings = settings or CoreSettings()
@@ -281,6 +290,7 @@ class House:
         self._links = 0
         self._pids = 1000
         self.projects: dict[str, ProjectSettings] = {}
+        self.slow_projects = False
         self.passphrase = ""
         self.notified: list[Notify] = []
         self._start()
@@ -293,6 +303,8 @@ class House:
         self.logs: list[WriteLog] = []
         self.prunes: list[Prune] = []
         self.questions: list[LookUp] = []
+        self.asked_projects: list[ReadProject] = []
+        self.forgotten: list[str] = []
         self.closed_for: dict[int, str | None] = {}
         self.stopped: str | None = None
         self._events: deque[Event] = deque()
@@ -366,9 +378,11 @@ class House:
                 if not self.slow:
                     self.answer_questions()
             case ReadProject():
-                self.handle(ProjectRead(effect.session_id, self.projects.get(effect.cwd, ProjectSettings())))
+                self.asked_projects.append(effect)
+                if not self.slow_projects:
+                    self.answer_projects()
             case ForgetProject():
-                pass
+                self.forgotten.append(effect.session_id)
             case ReadSettings():
                 self.handle(SettingsRead(self.settings))
             case CheckPassphrase():
@@ -390,6 +404,22 @@ class House:
         if line is not None and line.open:
             line.open = False
             self._events.append(LinkClosed(link))
+
+    def answer_projects(self) -> None:
+        """The files of the projects that were asked for are read."""
+        asked, self.asked_projects = self.asked_projects, []
+        for question in asked:
+            self.handle(ProjectRead(question.session_id, self.projects.get(question.cwd, ProjectSettings())))
+
+    def change_project(self, guest: Guest, **settings: Any) -> None:
+        """The files of a session's project are written anew."""
+        self.projects[guest.session.cwd] = ProjectSettings(**settings)
+        self.handle(ProjectRead(guest.id, self.projects[guest.session.cwd]))
+
+    def change_settings(self, **changes: Any) -> None:
+        """The user's or the administrator's settings are written anew."""
+        self.settings = msgspec.structs.replace(self.settings, **changes)
+        self.handle(SettingsRead(self.settings))
 
     def answer_questions(self, count: int | None = None) -> None:
         """The store answers what it was asked, oldest first."""
@@ -422,6 +452,31 @@ class House:
         guest.register()
         guest.attach(push=push)
         return guest
+
+    def approve(self, *messages: Answer | str, **params: Any) -> list[Answer]:
+        """A person lets these through."""
+        return self.decide("approve", *messages, **params)
+
+    def deny(self, *messages: Answer | str, **params: Any) -> list[Answer]:
+        """A person turns these away."""
+        return self.decide("deny", *messages, **params)
+
+    def decide(self, verdict: str, *messages: Answer | str, **params: Any) -> list[Answer]:
+        """A person decides, and leaves again; what became of each."""
+        line = self.human()
+        try:
+            ids = [_id_of(message) for message in messages]
+            decided: list[Answer] = line.ask("decide", verdict=verdict, ids=ids, **params)["decided"]
+            return decided
+        finally:
+            line.drop()
+
+    def queue(self) -> list[Answer]:
+        """The hold queue as a person sees it."""
+        line = self.human()
+        held: list[Answer] = line.ask("hold_queue")["held"]
+        line.drop()
+        return held
 
     def human(self) -> Line:
         """A person at a terminal."""
@@ -484,7 +539,9 @@ class House:
                 owner: [(message.id, message.state, message.lease) for message in session.box]
                 for owner, session in boxes.items()
             },
-            "sizes": {owner: session.box.size for owner, session in boxes.items()},
+            "held": {owner: [*session.box.held] for owner, session in boxes.items()},
+            "sizes": {owner: (session.box.size, session.box.held_size) for owner, session in boxes.items()},
+            "trusts": sorted(core.trusts),
             "pins": {owner: dict(session.pins) for owner, session in boxes.items()},
             "pair_seqs": {owner: dict(session.pair_seqs) for owner, session in boxes.items()},
             "messages": sorted(core.messages),
