@@ -37,6 +37,7 @@ VERBS = {
     "status": "How the broker is.",
     "start": "Start the broker, if it does not run.",
     "stop": "Stop the broker.",
+    "config": "The settings: what is in force and where it was written.",
     "paths": "Where every file and socket is, and why there.",
     "demo": "See it work: sessions meet, write and answer, and you decide.",
     "completion": "Completion for your shell, with live names.",

@@ -21,6 +21,8 @@ WORDS = {
     "trust revoke": ["t-5f0c"],
     "explain": ["--from", "human", "--to", "api"],
     "rename": ["other"],
+    "config get": ["inbound.policy"],
+    "config set": ["inbound.policy", "hold"],
     "completion": ["bash"],
     "list": [],
 }
@@ -50,7 +52,7 @@ def test_every_verb_has_help_with_an_example(name: str, broker: PrivateBroker) -
 def test_every_verb_has_the_common_options(name: str) -> None:
     options = {word for param in verb_of(name).params for word in param.opts}
     assert {"--json", "--color"} <= options
-    assert ("--timeout" in options) == (name not in {"mcp", "demo", "completion"})
+    assert ("--timeout" in options) == (name not in {"mcp", "demo", "completion", "config check"})
 
 
 @pytest.mark.parametrize("name", ALL)
