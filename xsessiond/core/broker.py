@@ -27,6 +27,7 @@ from xsessiond.core.effects import (
     OpenDoor,
     ProcessExited,
     Prune,
+    RareEvent,
     Restored,
     SendFrame,
     Stop,
@@ -43,7 +44,7 @@ from xsessiond.core.mailbox import message_of
 from xsessiond.core.outgoing import encode_error, encode_notification, encode_result
 from xsessiond.core.questions import Questions
 from xsessiond.core.receipts import Receipts
-from xsessiond.core.records import MarkMessage, MessageRow, PutMessage, PutPin
+from xsessiond.core.records import DropPins, MarkMessage, MessageRow, PutMessage, PutPin
 from xsessiond.core.roster import Session
 from xsessiond.core.sending import Sending
 from xsessiond.core.shapes import shape_origin
@@ -96,16 +97,14 @@ class Broker:
         """What to do about this event, in order."""
         out: list[Effect] = []
         self.core.out = out
-        if type(event) is FrameReceived:  # first, since nearly all are
+        if isinstance(event, FrameReceived):  # first, since nearly all are
             self._frame(event, now)
         else:
             self._other(event, now)
         return out
 
-    def _other(self, event: Event, now: Now) -> None:
+    def _other(self, event: RareEvent, now: Now) -> None:
         match event:
-            case FrameReceived():
-                self._frame(event, now)
             case LinkOpened():
                 self._opened(event, now)
             case LinkClosed():
@@ -297,6 +296,7 @@ class Broker:
                     session.process = None  # that process is dead, and its number means somebody else
                 core.roster.remember(session)
                 if row.live:
+                    core.persist(DropPins(session.id))
                     core.save(session)
                     core.out.append(CloseDoor(session.id, session.ref))
         for sender_id, target_id, pair_seq in snapshot.pair_seqs:
@@ -359,6 +359,8 @@ class Broker:
             wire.protocol.step("drain")
             if wire.session is not None:
                 self.core.send(wire.link, encode_notification("bye", {"reason": "stopping"}))
+        for message_id in list(self.core.waits):
+            self._waits.give_up(message_id)
         self.core.log("info", "stopping", reason=reason)
         self.core.out.append(Stop(reason))
 

@@ -116,18 +116,12 @@ class HealthChanged(Struct, frozen=True):
     store_detail: str
 
 
-Event = (
-    LinkOpened
-    | FrameReceived
-    | LinkClosed
-    | ProcessExited
-    | TimePassed
-    | Restored
-    | LookedUp
-    | NotStored
-    | StopAsked
-    | HealthChanged
+RareEvent = (
+    LinkOpened | LinkClosed | ProcessExited | TimePassed | Restored | LookedUp | NotStored | StopAsked | HealthChanged
 )
+"""All but what comes thousands of times a second."""
+
+Event = FrameReceived | RareEvent
 
 
 class Persist(Struct, frozen=True, gc=False):
