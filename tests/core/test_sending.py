@@ -348,6 +348,17 @@ def test_a_message_may_be_kept_for_a_conversation_that_resumes(house: House, api
     assert house.join(harness_session_id="talk").read() == list("01234")
 
 
+def test_what_is_kept_for_a_conversation_keeps_the_conversation(house: House, api: Guest) -> None:
+    """L1: one that ended so long ago that pruning had taken it from the store."""
+    web = house.join("web", harness_session_id="talk")
+    house.kill(web)
+    house.pass_time(8 * DAY)
+    house.store.prune(older_than_ms=house.ms - 7 * DAY * 1000)
+    assert api.send(web.id, "one", when_offline="queue")["state"] == "queued"
+    house.restart()
+    assert house.join(harness_session_id="talk").read() == ["one"]
+
+
 @pytest.mark.parametrize(
     "setting, asked, kept",
     [("refuse", None, False), ("refuse", "queue", True), ("queue", None, True), ("queue", "refuse", False)],
@@ -420,7 +431,7 @@ def test_a_number_that_a_later_message_follows_is_not_used_again(house: House, a
     """Both were decided before the store refused the first."""
     sent = [api.send(web, text) for text in ("one", "two")]
     first, _ = house.store.load().messages
-    house.broker._sending.forget(first)
+    house.broker._sending.forget(first, "The disk is full.")
     assert [message["id"] for message in web.take()] == [sent[1]["id"]]
     api.send(web, "three")
     assert [message["seq"] for message in web.take()] == [3]
@@ -504,11 +515,11 @@ def test_a_sender_that_is_not_known_any_more_gets_nothing_back(house: House, api
     pins = house.store.load().pins
     house.kill(api)
     house.broker.core.roster.forget(api.session)
-    house.broker._sending.forget(row)
+    house.broker._sending.forget(row, "The disk is full.")
     for pin in pins:
         house.broker._sending.forget_pin(pin)
     assert web.take() == []
-    house.broker._sending.forget(row)
+    house.broker._sending.forget(row, "The disk is full.")
 
 
 # -- the rest ----------------------------------------------------------------------------------------------------------

@@ -330,7 +330,7 @@ class Broker:
         core.store_ok, core.store_detail = False, event.text
         lost = {op.row.id: op.row for op in event.ops if isinstance(op, PutMessage)}
         for row in lost.values():
-            self._sending.forget(row)
+            self._sending.forget(row, event.text)
         answered = {row.reply_to for row in lost.values()}
         for op in event.ops:
             match op:

@@ -194,6 +194,8 @@ class Sending:
             params.mode, params.key, pair_seq, RULE, now.ms, None,
         )  # fmt: skip
         message = message_of(row, sender.origin)
+        if not target.running:
+            core.save(target)  # pruning may have taken it from the store; with mail it stays
         core.persist(PutMessage(row))
         sender.pace.spend(target.id)
         sender.pace.note_sent(target.id, draft.digest, message_id, core.settings.pacing, now.mono)
@@ -241,14 +243,15 @@ class Sending:
                 frame = encode_notification("entry", shape_entry(row, with_text=True))
                 self._core.send(wire.link, frame)
 
-    def forget(self, row: MessageRow) -> None:
-        """The store did not take this message: it never was. What its sender used up for it is given back."""
+    def forget(self, row: MessageRow, problem: str) -> None:
+        """The store did not take this message: it never was. What its sender used up for it is given back. problem:
+        why, in a sentence."""
         message = self._core.messages.get(row.id)
         if message is not None:
             if message.lease is not None:  # what it was given was not sent either: it must ask again
                 self._core.close(message.lease, "the store did not take what it was given")
             self._delivery.take_out(message)
-        self._waits.forget(row.id)
+        self._waits.forget(row.id, problem)
         if row.key is not None:
             self._repeats.forget_key(row)
         sender = self._core.owner_of(row.sender_id or "")
