@@ -209,8 +209,7 @@ def test_a_damaged_store_is_used_as_far_as_it_goes_and_status_is_red(broker: Pri
     overwrite(filled, 40, 8)  # in the bodies: what is live can be loaded, and some of it not be read again
     damaged = filled.read_bytes()
     process = broker.start()
-    status = read_status(broker.rendezvous)
-    assert not status["store"]["ok"]
+    status = poll(lambda: read_status(broker.rendezvous), lambda status: not status["store"]["ok"])
     assert "is damaged" in status["store"]["detail"]
     assert "error: the store is damaged" in read_broker_log(broker)
     with greet(broker.rendezvous) as wire:
