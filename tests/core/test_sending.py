@@ -509,6 +509,23 @@ def test_a_pin_that_was_not_stored_is_none(house: House, api: Guest, web: Guest)
     assert house.state()["pins"][api.id] == {"web": web.id}, "an older pin stays"
 
 
+def test_a_pin_that_was_not_moved_is_where_it_was(house: House, api: Guest, web: Guest) -> None:
+    """As it is in the store, which a restart reads."""
+    api.send("web", "one")
+    house.kill(web)
+    new = house.join("web")
+    house.failing = lambda ops: True
+    refused(lambda: api.send(f"web [{new.ref}]", "two"))
+    house.failing = lambda ops: False
+    for _ in range(2):
+        assert refused(lambda: api.send("web", "three")).code == "name_moved"
+        house.restart()
+        api.come_back()
+        new.come_back()
+    api.send(f"web [{new.ref}]", "four")
+    assert api.send("web", "five")["to"]["id"] == new.id
+
+
 def test_a_sender_that_is_not_known_any_more_gets_nothing_back(house: House, api: Guest, web: Guest) -> None:
     api.send("web", "one")
     (row,) = house.store.load().messages

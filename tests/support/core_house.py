@@ -369,6 +369,11 @@ class House:
             line.open = False
             self._events.append(LinkClosed(link))
 
+    def pay(self) -> None:
+        """The store works again, and has what it was owed."""
+        self.store.commit(self.owed)
+        self.owed.clear()
+
     def answer_questions(self, count: int | None = None) -> None:
         """The store answers what it was asked, oldest first."""
         asked, self.questions = self.questions[:count], self.questions[len(self.questions[:count]) :]
@@ -431,6 +436,7 @@ class House:
     def restart(self, *, boot: str | None = None) -> None:
         """The broker dies, without a goodbye, and another takes up its store; `boot`: so did the machine."""
         self.boot = boot or self.boot
+        self.owed.clear()
         for line in self.lines.values():
             line.open = False
         self._start()

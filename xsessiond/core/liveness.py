@@ -109,6 +109,7 @@ class Liveness:
         if reason != "lost":
             session.token_hash = b""  # nobody comes back to it with that
         session.pins.clear()
+        session.pins_before.clear()
         for kind in ("grace", "pong", "offer"):
             self._core.agenda.cancel((kind, session.id))
         self._core.persist(DropPins(session.id))

@@ -200,6 +200,9 @@ class Sending:
         sender.pace.spend(target.id)
         sender.pace.note_sent(target.id, draft.digest, message_id, core.settings.pacing, now.mono)
         if draft.pin is not None and own and sender.pins.get(draft.pin) != target.id:
+            before = sender.pins.get(draft.pin)
+            if before is not None:
+                sender.pins_before[draft.pin] = before
             sender.pins[draft.pin] = target.id
             core.persist(PutPin(sender.id, draft.pin, target.id))
         if params.key is not None:
@@ -262,7 +265,9 @@ class Sending:
             sender.pair_seqs[row.target_id] -= 1
 
     def forget_pin(self, op: PutPin) -> None:
-        """The message that pinned a name was not stored."""
+        """The message that pinned a name was not stored: the name means what it meant before."""
         sender = self._core.owner_of(op.sender_id)
         if sender is not None and sender.pins.get(op.name) == op.target_id:
             del sender.pins[op.name]
+            if (before := sender.pins_before.pop(op.name, None)) is not None:
+                sender.pins[op.name] = before

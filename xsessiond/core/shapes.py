@@ -163,16 +163,16 @@ def shape_history(row: MessageRow, events: Sequence[EventRow]) -> list[dict[str,
         if at is not None and (state, at) not in told and not (state == "queued" and began_held)
     ]
     steps += [
-        (event.at, _EVENT_RANKS.get(event.state, 6), shape_step(event.state, event.at, event.rule, event.by))
+        (event.at, 0 if event.state == "held" else 3, shape_step(event.state, event.at, event.rule, event.by))
         for event in events
     ]
     steps.sort(key=lambda step: step[:2])
     return [step for _, _, step in steps]
 
 
-_COLUMN_RANKS = (1, 2, 5, 5, 6)
-_EVENT_RANKS = {"held": 0, "queued": 3, "handed": 4}
-"""Which of the steps of one millisecond came first: given back is after handed, for the columns have first times."""
+_COLUMN_RANKS = (1, 2, 4, 5, 6)
+"""Which of the steps of one millisecond came first. Events keep their order; they come after the columns that tell when
+it was first queued and handed, and before those that end it."""
 
 
 def shape_entry(row: MessageRow, *, with_text: bool) -> dict[str, object]:
