@@ -13,9 +13,7 @@ import trio
 from xsessiond import __version__
 from xsessiond.config import Config, load_config
 from xsessiond.core.broker import Broker
-from xsessiond.core.effects import HealthChanged
 from xsessiond.core.state import CoreSettings, Identity
-from xsessiond.core.times import Now
 from xsessiond.io.listener import BadListener, ListeningSocket, PathInUse, adopt_listeners, bind_listener
 from xsessiond.io.lock import AlreadyRunning, BrokerLock, acquire_broker_lock
 from xsessiond.io.logs import Log
@@ -92,7 +90,6 @@ def main(argv: list[str] | None = None) -> int:
     for note in paths.notes:
         log.write("warning", note, {})
     broker = _make_broker(paths, config)
-    _check_store(broker, store, log)
     service = Service(broker, store, snapshot, lock, rendezvous, log, manager, inherited=inherited)
     del snapshot
     gc.collect()
@@ -135,14 +132,6 @@ def _make_broker(paths: Paths, config: Config) -> Broker:
         config_problems=config.problems,
     )
     return Broker(identity, settings, entropy)
-
-
-def _check_store(broker: Broker, store: Store, log: Log) -> None:
-    """A store that is damaged is used as far as it goes, never thrown away; `status` is red."""
-    found = store.check()
-    broker.handle(HealthChanged(found.ok, found.detail), Now(0.0, 0))
-    if not found.ok:
-        log.write("error", "the store is damaged", {"detail": found.detail})
 
 
 def _fail(status: int, reason: str) -> int:

@@ -21,7 +21,7 @@ import pytest
 from tests.support.broker_files import open_store, read_broker_log, read_tables
 from tests.support.private_broker import PrivateBroker, accepts
 from tests.support.users import as_user, needs_root
-from tests.support.wire_client import Member, Refused, ask_once, greet, poll, poll, read_status
+from tests.support.wire_client import Member, Refused, ask_once, greet, poll, read_status
 
 NOBODY = 65534
 

@@ -321,8 +321,7 @@ class Engine:
         """Remembers how quick the disk is, and moves the store's log when it has grown."""
         self._commit_s += (time.perf_counter() - start - self._commit_s) / 8
         if not self._checkpointing and self._nursery is not None and self._store.log_bytes() > CHECKPOINT_BYTES:
-            self._checkpointing = True
-            self._nursery.start_soon(self._checkpoint)
+            self._nursery.start_soon(self.checkpoint)
 
     async def _commit_apart(
         self, ops: list[Op], after: list[Effect], groups: list[tuple[int, int]], problem: StoreError
@@ -370,7 +369,11 @@ class Engine:
                 instead.append(SendFrame(effect.link, frame))
         self._do(instead)
 
-    async def _checkpoint(self) -> None:
+    async def checkpoint(self) -> None:
+        """Moves the store's log, in a thread, unless that is being done."""
+        if self._checkpointing:
+            return
+        self._checkpointing = True
         try:
             await trio.to_thread.run_sync(self._store.checkpoint)
         except StoreError as error:

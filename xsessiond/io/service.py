@@ -16,7 +16,7 @@ from functools import partial
 import trio
 
 from xsessiond.core.broker import Broker
-from xsessiond.core.effects import LinkClosed, LinkOpened, ProcessExited, ProcessId, Restored, StopAsked
+from xsessiond.core.effects import HealthChanged, LinkClosed, LinkOpened, ProcessExited, ProcessId, Restored, StopAsked
 from xsessiond.core.effects import Peer as PeerFacts
 from xsessiond.core.limits import LINKS_PER_SESSION, STOP_WITHIN_S
 from xsessiond.io.accept import Acceptor
@@ -50,7 +50,7 @@ class Service:
         *,
         inherited: bool,
     ) -> None:
-        self._engine = Engine(broker, store, self)
+        self._engine, self._store = Engine(broker, store, self), store
         self._restored: Restored | None = Restored(snapshot, boot_id())
         self._lock, self._log, self._manager = lock, log, manager
         self._rendezvous, self._inherited = rendezvous, inherited
@@ -165,12 +165,22 @@ class Service:
                 self._acceptor.add(self._rendezvous, partial(self._serve, None))
                 self._log.write("info", "ready", {"socket": self._rendezvous.path})
                 self._manager.ready("ready")
+                nursery.start_soon(self._look_at_store)
                 task_status.started()
                 await self._stopped.wait()
                 await self._wind_down()
                 nursery.cancel_scope.cancel()
         finally:
             self._close()
+
+    async def _look_at_store(self) -> None:
+        """Once, beside what is served: the log that the last broker left is moved, and the store checked. One that is
+        damaged is used as far as it goes, never thrown away; `status` is red."""
+        await self._engine.checkpoint()
+        found = await trio.to_thread.run_sync(self._store.check)
+        self._engine.submit(HealthChanged(found.ok, found.detail))
+        if not found.ok:
+            self._log.write("error", "the store is damaged", {"detail": found.detail})
 
     def _restore(self) -> None:
         restored, self._restored = self._restored, None  # it is large, and needed no more

@@ -97,10 +97,10 @@ class MemoryStore:
     def prune(self, *, older_than_ms: int) -> int:
         """See `Store.prune`."""
         with self._lock:
-            self._pairs = self._count_pairs()
-            self._next_seq = self._find_next_seq()
             rows = [self._current(seq) for seq in self._messages]
             gone = [row for row in rows if row.state not in WAITING_STATES and _end_of(row) < older_than_ms]
+            if gone:
+                self._pairs, self._next_seq = self._count_pairs(), self._find_next_seq()
             for row in gone:
                 del self._messages[row.seq]
                 self._marks.pop(row.seq, None)
