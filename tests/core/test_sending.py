@@ -484,6 +484,31 @@ def test_whoever_waits_for_a_reply_that_was_not_stored_is_cut_and_may_ask_again(
     assert not line.is_answered(asked)
 
 
+def test_so_may_one_whose_reply_came_behind_earlier_mail(house: House, api: Guest, web: Guest) -> None:
+    """What it was told about a reply that never was is not sent."""
+    asked, line = api.begin_send(web, "which port?", wait_reply=60, key="k"), api.line
+    (message,) = web.take()
+    web.ack(message)
+    web.send(api, "one moment")
+    house.failing = lambda ops: any(isinstance(op, PutMessage) for op in ops)
+    refused(lambda: web.send(None, "8080", reply_to=message["id"]))
+    house.failing = lambda ops: False
+    assert not line.open
+    assert not line.is_answered(asked)
+    api.come_back()
+    assert api.send(web, "which port?", key="k")["state"] == "delivered"
+    assert house.broker.core.told_of == {}
+
+
+def test_a_reply_that_was_read_is_remembered_no_longer(house: House, api: Guest, web: Guest) -> None:
+    api.begin_send(web, "which port?", wait_reply=60)
+    (message,) = web.take()
+    sent = web.send(None, "8080", reply_to=message["id"])
+    assert list(house.broker.core.told_of) == [sent["id"]]
+    api.ack(sent)
+    assert house.broker.core.told_of == {}
+
+
 def test_marks_that_were_not_stored_are_stored_later(house: House, api: Guest, web: Guest) -> None:
     sent = api.send(web, "one")
     (message,) = web.take()

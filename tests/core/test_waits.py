@@ -193,6 +193,7 @@ def test_a_broken_store_leaves_no_wait(house: House, api: Guest, web: Guest) -> 
     refusal = refused(lambda: api.line.answer(asked))
     assert refusal.code == "internal"
     assert is_sentence(refusal.text)
+    assert refused(lambda: api.send(web, "nobody waits for this one")).code == "internal"
     assert house.broker.core.waits == {}
     house.failing = lambda ops: False
     house.pass_time(100)

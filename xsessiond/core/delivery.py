@@ -181,6 +181,7 @@ class Delivery:
         assert owner is not None, "a box is kept for as long as it holds anything"
         owner.box.remove(message)
         del self._core.messages[message.id]
+        self._core.told_of.pop(message.id, None)
         if message.handed_at is not None:
             self._core.agenda.cancel(("stalled", message.id))
 

@@ -251,8 +251,9 @@ class Sending:
         why, in a sentence."""
         message = self._core.messages.get(row.id)
         if message is not None:
-            if message.lease is not None:  # what it was given was not sent either: it must ask again
-                self._core.close(message.lease, "the store did not take what it was given")
+            for link in {message.lease, self._core.told_of.get(message.id)}:
+                if link is not None:  # what it was given or told was not sent either: it must ask again
+                    self._core.close(link, "the store did not take what it was given")
             self._delivery.take_out(message)
         self._waits.forget(row.id, problem)
         if row.key is not None:

@@ -40,6 +40,7 @@ class Waits:
         if wait is None:
             return False
         sender = message.row.sender_id
+        self._core.told_of[message.id] = wait.link
         wait.shape.state = "replied"
         if any(other.row.sender_id == sender for other in target.box.waiting if other is not message):
             wait.shape.notice = (
