@@ -327,7 +327,8 @@ class House:
             if stored or not isinstance(effect, SendFrame):
                 self._do_one(effect)
             elif (request := answered_request(effect.frame)) is not None:  # the shell answers for the broker
-                refusal = Refusal("internal", "The store did not take it: The disk is full. Nothing was stored.")
+                text = "The store did not take it: The disk is full. Nothing was stored."
+                refusal = Refusal("internal", text, "See xsessionctl status.")
                 frame = encode_error(request, jsonrpc.REFUSED, refusal.text, refusal.to_json())
                 self._do_one(SendFrame(effect.link, frame))
 
