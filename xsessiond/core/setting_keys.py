@@ -222,7 +222,6 @@ KEYS: tuple[Key, ...] = (
         ("refuse", "queue"),
         "refuse",
         "What becomes of a message to a session that does not run, when the sender does not say.",
-        applies=NOT_YET,
     ),
     Key(
         ("offline", "keep"),
