@@ -60,7 +60,6 @@ def test_the_settings_are_those_of_the_contract() -> None:
         "pacing.held_per_session",
         "pacing.max_hops",
         "pacing.exchange_per_minute",
-        "offline.default",
         "offline.keep",
         "store.durability",
         "sessions.off",
@@ -187,5 +186,4 @@ def test_what_decides_is_guarded() -> None:
         "harness.NAME.resume",
         "pacing.max_hops",
         "pacing.exchange_per_minute",
-        "offline.default",
     }
