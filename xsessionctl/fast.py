@@ -38,7 +38,6 @@ SENT_WORDS = {
     "handed": "handed to",
     "delivered": "delivered to",
     "replied": "answered by",
-    "held": "held for",
 }
 
 
@@ -95,6 +94,10 @@ def sent_lines(document: "Document") -> list[str]:
         target = {}
     whither = f"{SENT_WORDS.get(str(state), f'{state} for')} {target.get('name')} [{target.get('ref')}]"
     parts = [whither, str(document.get("id")), str(notice or "")]
+    if state == "held":
+        from xsessionctl.render import held_for, one_line
+
+        return [held_for(document), "  " + one_line(notice)] if notice else [held_for(document)]
     if not all(part.isascii() and part.isprintable() for part in parts):
         from xsessiond.core.inert import inert
 

@@ -129,7 +129,7 @@ def _make_broker(paths: Paths, config: Config) -> Broker:
         user=os.environ.get("USER") or "you",
         session_dir=paths.session_dir,
     )
-    return Broker(identity, to_core(config, has_passphrase=False), entropy)
+    return Broker(identity, to_core(config, has_passphrase=os.path.lexists(paths.passphrase_file)), entropy)
 
 
 def _check_store(broker: Broker, store: Store, log: Log) -> None:

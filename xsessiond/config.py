@@ -28,6 +28,10 @@ POLICIES: Mapping[str, Path] = {
     "outbound": ("outbound", "policy"),
     "scope": ("inbound", "scope"),
 }
+NOBODY_DECIDES = (
+    "approvals.passphrase is true and no passphrase is set, so nobody can decide. "
+    "Set one with `xsessionctl passphrase`."
+)
 UNREADABLE = "unreadable"
 """Shown where a value stands and cannot be read. It holds."""
 STRICT: Mapping[Path, object] = {("approvals", "without_terminal"): False}
@@ -109,6 +113,9 @@ def merge_layers(layers: Sequence[Layer]) -> Config:
 def to_core(config: Config, *, has_passphrase: bool) -> CoreSettings:
     """What the core needs of it. has_passphrase: the user has set one, which is asked for where the settings cannot be
     read."""
+    problems, ok = config.problems, config.ok
+    if config.passphrase and not has_passphrase:
+        problems, ok = (*problems, NOBODY_DECIDES), False
     return CoreSettings(
         pacing=config.pacing,
         keep_ms=config.keep_ms,
@@ -121,10 +128,11 @@ def to_core(config: Config, *, has_passphrase: bool) -> CoreSettings:
         assume_class=config.assume_class,
         without_terminal=config.without_terminal,
         passphrase=has_passphrase if config.passphrase is None else config.passphrase,
+        passphrase_is_set=has_passphrase,
         off=config.off,
         shown=config.shown,
-        config_ok=config.ok,
-        config_problems=config.problems,
+        config_ok=ok,
+        config_problems=problems,
     )
 
 
@@ -218,4 +226,6 @@ class _Found:
 
 def as_shown(value: object) -> str:
     """A value as people read it: a text without its quotes, all else as in TOML."""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -94,6 +94,7 @@ HUMAN_ONLY: dict[str, tuple[str, dict[str, object]]] = {
     "decide about held messages": ("decide", {"verdict": "approve", "ids": ["m-1"]}),
     "revoke trust": ("revoke_trust", {"id": "t-1"}),
     "rename another session": ("rename", {"of": "web", "name": "other"}),
+    "change the settings": ("config", {"to_change": True}),
 }
 
 
@@ -152,6 +153,34 @@ def test_the_settings_decide_what_counts() -> None:
     with pytest.raises(Refused) as refused:
         house.connect(structs.replace(PERSON, complete=False)).ask("revoke_trust", id="t-1")
     assert refused.value.data["detail"] == {"passphrase": True}
+
+
+def test_settings_are_changed_with_the_passphrase() -> None:
+    """5.2: else a change of the settings could switch it off."""
+    house = House(CoreSettings(passphrase=True))
+    house.passphrase = "correct horse"
+    assert house.human().ask("config")["ok"]
+    for passphrase in (None, "wrong"):
+        with pytest.raises(Refused) as refused:
+            house.human().ask("config", to_change=True, passphrase=passphrase)
+        assert refused.value.data["detail"] == {"passphrase": True}
+    assert house.human().ask("config", to_change=True, passphrase="correct horse")["ok"]
+
+
+def test_where_a_passphrase_is_wanted_and_none_is_set_nobody_decides() -> None:
+    """5.2, 14.2: said plainly, and without asking for one. Who may change the settings can mend it; what could not be
+    seen of a process is not made up for by a passphrase that nobody has."""
+    house = House(CoreSettings(passphrase=True, passphrase_is_set=False))
+    for passphrase in (None, "correct horse"):
+        with pytest.raises(Refused) as refused:
+            house.human().ask("decide", verdict="approve", all=True, passphrase=passphrase)
+        assert refused.value.code == "not_permitted"
+        assert "none is set, so nobody can do that" in refused.value.text
+        assert refused.value.data["detail"] is None
+    assert house.human().ask("config", to_change=True)["ok"]
+    with pytest.raises(Refused) as refused:
+        house.connect(structs.replace(PERSON, complete=False)).ask("config", to_change=True)
+    assert UNSEEN in refused.value.text
 
 
 @pytest.mark.parametrize("who", [PERSON, SCRIPT, NOBODY, structs.replace(PERSON, complete=False)], ids=str)

@@ -30,6 +30,7 @@ def toml_texts(draw: st.DrawFn) -> tuple[str, Mapping[str, object]]:
         return tomli_w.dumps(table, multiline_strings=draw(st.booleans())), table
     lines: list[str] = []
     headers: list[tuple[str, Mapping[str, object]]] = []
+    value: object
     for key, value in table.items():
         if isinstance(value, dict) and draw(st.booleans()):
             headers.append((key, value))
@@ -40,10 +41,10 @@ def toml_texts(draw: st.DrawFn) -> tuple[str, Mapping[str, object]]:
             ]
         else:
             lines.append(_pair(draw, _name(draw, key), value))
-    for key, value in headers:
+    for key, below in headers:
         lines += draw(st.sampled_from([[], [""], ["# about it", ""]]))
         lines.append(f"{draw(SPACE)}[{draw(SPACE)}{_name(draw, key)}{draw(SPACE)}]{draw(TAIL)}")
-        lines += [_pair(draw, _name(draw, k), v) for k, v in value.items()]
+        lines += [_pair(draw, _name(draw, k), v) for k, v in below.items()]
     return newline.join(lines) + draw(st.sampled_from(["", newline])), table
 
 

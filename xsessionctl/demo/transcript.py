@@ -37,7 +37,7 @@ class Transcript:
         """Somebody does something."""
         self._acts.append({"who": who, "does": tool, "arguments": arguments, "result": None})
         shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-        what = tool if who == "you" else f"{tool}({shown})"
+        what = tool if tool.startswith("xsessionctl ") else f"{tool}({shown})"
         self._tell(["", *self._wrap(f"{who}: {what}", first="   ", paint="cyan")])
 
     def answer(self, lines: list[str], document: object) -> None:

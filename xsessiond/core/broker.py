@@ -102,7 +102,7 @@ class Broker:
             w.Trusts: (RENDEZVOUS, deciding.trusts),
             w.RevokeTrust: (RENDEZVOUS, deciding.revoke_trust),
             w.Explain: (RENDEZVOUS, deciding.explain),
-            w.Config: (RENDEZVOUS, questions.config),
+            w.Config: (RENDEZVOUS, deciding.config),
             w.Reload: (RENDEZVOUS, deciding.reload),
         }
 

@@ -22,7 +22,7 @@ from xsessiond.core.records import MarkMessage, MessageRow, PutTrust, TrustRow
 from xsessiond.core.shapes import shape_config, shape_trust
 from xsessiond.core.state import Caller, Core, Wire
 from xsessiond.core.times import Now
-from xsessiond.core.wire import Decide, Explain, HoldQueue, Reload, RequestId, RevokeTrust, Trusts
+from xsessiond.core.wire import Config, Decide, Explain, HoldQueue, Reload, RequestId, RevokeTrust, Trusts
 from xsessiond.core.wire_params import DecideParams
 
 IDS_MOST = 1000
@@ -193,6 +193,26 @@ class Deciding:
             return Caller(outside.kind, outside)
         return Caller("session", self._core.resolver.resolve(text, None, now).session)
 
+    # -- settings --------------------------------------------------------------------------------------
+
+    def config(self, wire: Wire, request: Config, now: Now) -> None:
+        """The settings in force, each with where it was written. Raises Refusal: not_permitted, for who wants to change
+        them: a change could switch off what decides."""
+        params = request.params
+        if not params.to_change:
+            self._tell_config(wire, request.id)
+            return
+        require_human(self._core, wire, "change the settings")
+        if not self._core.settings.passphrase_is_set:
+            self._tell_config(wire, request.id)  # none to ask for; setting one begins here too
+            return
+        self._with_passphrase(
+            wire, request.id, params.passphrase, lambda wire, now: self._tell_config(wire, request.id), now
+        )
+
+    def _tell_config(self, wire: Wire, request_id: RequestId) -> None:
+        self._core.answer(wire, request_id, shape_config(self._core.settings))
+
     def reload(self, wire: Wire, request: Reload, now: Now) -> None:
         """Reads the settings files anew; the answer, that of `config`, comes when they are in force."""
         self._core.reloading.append((wire.link, request.id))
@@ -204,7 +224,7 @@ class Deciding:
         for link, request_id in waiting:
             wire = self._core.wires.get(link)
             if wire is not None:
-                self._core.answer(wire, request_id, shape_config(self._core.settings))
+                self._tell_config(wire, request_id)
 
     # -- who decides ---------------------------------------------------------------------------------
 
@@ -237,8 +257,15 @@ class Deciding:
         self, wire: Wire, request_id: RequestId, text: str | None, go_on: Callable[[Wire, Now], None], now: Now
     ) -> None:
         """Goes on at once, or when the passphrase was found right, where the user wants one."""
-        if not self._core.settings.passphrase:
+        settings = self._core.settings
+        if not settings.passphrase:
             go_on(wire, now)
+        elif not settings.passphrase_is_set:
+            raise Refusal(
+                "not_permitted",
+                "The settings ask for a passphrase (approvals.passphrase) and none is set, so nobody can do that.",
+                "Set one with `xsessionctl passphrase`.",
+            )
         elif not text:
             raise _passphrase_needed("A decision needs your passphrase.", "xsessionctl asks for it in your terminal.")
         else:
@@ -249,7 +276,9 @@ class Deciding:
         if not event.ok:
             self._core.log("warning", "wrong passphrase", problem=event.problem)
             self._core.warn("A decision was tried with a wrong passphrase.")
-            raise _passphrase_needed(event.problem or "That is not the passphrase.", "Try again.")
+            if event.problem is not None:
+                raise Refusal("not_permitted", event.problem, "The next try can only help once that is mended or over.")
+            raise _passphrase_needed("That is not the passphrase.", "Try again.")
 
 
 def _check(params: DecideParams) -> None:

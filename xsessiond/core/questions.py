@@ -20,11 +20,11 @@ from xsessiond.core.mailbox import WAITING, Box, Message, settled
 from xsessiond.core.outgoing import encode_result
 from xsessiond.core.records import EventRow, MessageRow
 from xsessiond.core.roster import Session
-from xsessiond.core.shapes import SessionShape, shape_config, shape_entry, shape_history, shape_step
+from xsessiond.core.shapes import SessionShape, shape_entry, shape_history, shape_step
 from xsessiond.core.sight import find_own, may_read
 from xsessiond.core.state import Core, Wire
 from xsessiond.core.times import Now, format_time, format_time_or_none, parse_time
-from xsessiond.core.wire import Check, Config, Inbox, ListSessions, Log, RequestId, Status, Whoami, encode
+from xsessiond.core.wire import Check, Inbox, ListSessions, Log, RequestId, Status, Whoami, encode
 
 LOG_MOST = 10_000
 WONDER_MOST = 256
@@ -230,10 +230,6 @@ class Questions:
             self._core.followers += 1
 
     # -- the broker ------------------------------------------------------------------------------
-
-    def config(self, wire: Wire, request: Config, now: Now) -> None:
-        """The settings in force, each with where it was written."""
-        self._core.answer(wire, request.id, shape_config(self._core.settings))
 
     def _boxes(self) -> list[Box]:
         return [session.box for session in [*self._core.roster.known.values(), self._core.human]]

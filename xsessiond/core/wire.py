@@ -171,10 +171,17 @@ class Explain(Request, frozen=True, tag="explain"):
     params: ExplainParams
 
 
+class ConfigParams(Struct, frozen=True):
+    """to_change: whoever asks is about to change a file of the settings, which only a human may."""
+
+    to_change: bool = False
+    passphrase: str | None = None
+
+
 class Config(Request, frozen=True, tag="config"):
     """The settings in force, each with its source."""
 
-    params: NoParams = NoParams()
+    params: ConfigParams = ConfigParams()
 
 
 class Reload(Request, frozen=True, tag="reload"):

@@ -38,6 +38,8 @@ from xsessiond.io.exits import ExitWatch
 from xsessiond.io.listener import ListeningSocket, PathInUse, bind_listener
 from xsessiond.io.lock import BrokerLock
 from xsessiond.io.logs import Log
+from xsessiond.io.notify import Notifier
+from xsessiond.io.passphrase import PassphraseFile
 from xsessiond.io.peer import Peer
 from xsessiond.io.peer_facts import PeerFacts
 from xsessiond.io.processes import boot_id, peer_credentials
@@ -75,6 +77,8 @@ class Service:
         self._fds = FdSet(self._engine.settle)
         self._exits = ExitWatch(self._fds, lambda process: self._engine.submit(ProcessExited(process)))
         self._settings = SettingsSource(files, config, self._settings_read, self._project_read, self._report)
+        self._passphrase = PassphraseFile(lock.paths.passphrase_file, self._passphrase_changed)
+        self._notifier = Notifier(config.notify, self._report)
         self._links = 0
         self._stopped = trio.Event()
         self._uid = os.geteuid()
@@ -134,16 +138,28 @@ class Service:
         self._engine.submit(ProjectRead(session_id, project))
 
     def _settings_read(self, config: Config) -> None:
+        self._passphrase.notice_change()
+        self._notifier.use(config.notify)
         for problem in config.problems:
             self._log.write("warning", "settings", {"problem": problem})
-        self._engine.submit(SettingsRead(to_core(config, has_passphrase=False)))
+        self._engine.submit(SettingsRead(to_core(config, has_passphrase=self._passphrase.is_set())))
 
     def check_passphrase(self, ticket: int, text: str) -> None:
-        """No passphrase can be set yet."""
-        self._engine.submit(PassphraseChecked(ticket, ok=False, problem="No passphrase is set."))
+        """See `PassphraseFile.check`."""
+        assert self._nursery is not None
+        self._nursery.start_soon(self._check_passphrase, ticket, text)
+
+    async def _check_passphrase(self, ticket: int, text: str) -> None:
+        found = await self._passphrase.check(text)
+        self._engine.submit(PassphraseChecked(ticket, found.ok, found.problem))
+
+    def _passphrase_changed(self, text: str) -> None:
+        self._log.write("warning", text, {"path": self._lock.paths.passphrase_file})
+        self._notifier.tell(text, "If that was not you, look at `xsessionctl status`.")
 
     def notify(self, title: str, text: str) -> None:
-        """No command is run yet."""
+        """See `Notifier.tell`."""
+        self._notifier.tell(title, text)
 
     def write_log(self, level: str, what: str, facts: dict[str, object]) -> None:
         """One line for the operator."""
@@ -197,6 +213,7 @@ class Service:
                 self._acceptor = Acceptor(self._fds, nursery, lambda text: self._log.write("warning", text, {}))
                 await nursery.start(self._engine.run)
                 nursery.start_soon(self._exits.run)
+                nursery.start_soon(self._notifier.run)
                 await nursery.start(self._settings.run)
                 self._clear_old_doors()
                 self._restore()
