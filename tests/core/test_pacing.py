@@ -125,6 +125,12 @@ def test_old_texts_are_forgotten() -> None:
     assert set(pace._recent) == {("b", b"0"), ("b", b"new")}
 
 
+def test_a_window_too_short_for_the_clock_remembers_nothing() -> None:
+    pace = Pace()
+    pace.note_sent("b", b"x", "m-1", PaceSettings(duplicate_window=1e-12), 1e6)
+    assert pace.find_repeat("b", b"x", 1e6) is None
+
+
 def test_a_sender_of_thousands_costs_no_more_each_time() -> None:
     """A hundred thousand within one window would take minutes if each looked at all before it."""
     pace = Pace()

@@ -93,7 +93,9 @@ class Pace:
         recent, key = self._recent, (target_id, digest)
         recent[key] = (mono + settings.duplicate_window, message_id)
         recent.move_to_end(key)
-        while next(iter(recent.values()))[0] <= mono:  # the oldest, so that a sender of thousands does not look at all
+        while (
+            recent and next(iter(recent.values()))[0] <= mono
+        ):  # the oldest, so that a sender of thousands does not look at all
             recent.popitem(last=False)
 
     def give_back(self, target_id: str, digest: bytes) -> None:
