@@ -14,9 +14,7 @@ from xsessiond import __version__
 from xsessiond.config import Config, to_core
 from xsessiond.config_files import SettingsFiles
 from xsessiond.core.broker import Broker
-from xsessiond.core.effects import HealthChanged
 from xsessiond.core.state import Identity
-from xsessiond.core.times import Now
 from xsessiond.io.listener import BadListener, ListeningSocket, PathInUse, adopt_listeners, bind_listener
 from xsessiond.io.lock import AlreadyRunning, BrokerLock, acquire_broker_lock
 from xsessiond.io.logs import Log
@@ -94,7 +92,6 @@ def main(argv: list[str] | None = None) -> int:
     for note in paths.notes:
         log.write("warning", note, {})
     broker = _make_broker(paths, config)
-    _check_store(broker, store, log)
     service = Service(broker, store, snapshot, lock, rendezvous, log, manager, files, config, inherited=inherited)
     del snapshot
     gc.collect()
@@ -130,14 +127,6 @@ def _make_broker(paths: Paths, config: Config) -> Broker:
         session_dir=paths.session_dir,
     )
     return Broker(identity, to_core(config, has_passphrase=os.path.lexists(paths.passphrase_file)), entropy)
-
-
-def _check_store(broker: Broker, store: Store, log: Log) -> None:
-    """A store that is damaged is used as far as it goes, never thrown away; `status` is red."""
-    found = store.check()
-    broker.handle(HealthChanged(found.ok, found.detail), Now(0.0, 0))
-    if not found.ok:
-        log.write("error", "the store is damaged", {"detail": found.detail})
 
 
 def _fail(status: int, reason: str) -> int:

@@ -212,15 +212,20 @@ def test_handed_is_not_delivered(house: House, api: Guest, web: Guest) -> None:
     assert api.check(sent)["state"] == "queued"
     house.pass_time(1)
     web.take()
-    house.pass_time(1)
     web.line.ask("handed", ids=[message["id"]])
-    house.pass_time(1)
+    house.restart()
+    api.come_back()
+    web.come_back()
+    web.take()
+    web.line.ask("handed", ids=[message["id"]])
     web.ack(message)
     steps = [(step["state"], step["rule"]) for step in api.check(sent)["history"]]
     assert steps == [
         ("queued", "parity: the receiver asks before it acts"),
         ("handed", None),
         ("queued", "given back"),
+        ("handed", "again"),
+        ("handed", "again"),
         ("delivered", None),
     ]
     house.pass_time(120)

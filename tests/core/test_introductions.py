@@ -257,6 +257,30 @@ def test_the_same_conversation_resumed_is_the_same_session(house: House) -> None
     assert refused(lambda: web.attach()).code == "bad_token"
 
 
+@pytest.mark.parametrize("how", ["token", "conversation"])
+@pytest.mark.parametrize("taken, called", [(False, "renamed"), (True, "first")])
+def test_what_comes_back_keeps_its_name_over_the_one_it_was_started_with(
+    house: House,
+    how: str,
+    taken: bool,  # noqa: FBT001
+    called: str,
+) -> None:
+    """N2, D3: which is only the next best where its name is taken."""
+    web = house.join("first", pid=0, harness_session_id="talk")
+    web.line.ask("rename", name="renamed")
+    web.line.drop()
+    house.pass_time(GRACE_S)
+    if taken:
+        house.join("renamed")
+    if how == "token":
+        web.come_back()
+        assert web.registered["resumed"]
+    else:
+        web = house.join("first", harness_session_id="talk")
+    assert web.name == called
+    assert (web.registered["notice"] is not None) == taken
+
+
 def test_a_resumed_conversation_whose_name_is_taken_gets_another(house: House) -> None:
     web = house.join("web", harness_session_id="talk")
     house.kill(web)

@@ -352,6 +352,17 @@ def test_a_message_may_be_kept_for_a_conversation_that_resumes(house: House, api
     assert house.join(harness_session_id="talk").read() == list("01234")
 
 
+def test_what_is_kept_for_a_conversation_keeps_the_conversation(house: House, api: Guest) -> None:
+    """L1: one that ended so long ago that pruning had taken it from the store."""
+    web = house.join("web", harness_session_id="talk")
+    house.kill(web)
+    house.pass_time(8 * DAY)
+    house.store.prune(older_than_ms=house.ms - 7 * DAY * 1000)
+    assert api.send(web.id, "one", when_offline="queue")["state"] == "queued"
+    house.restart()
+    assert house.join(harness_session_id="talk").read() == ["one"]
+
+
 @pytest.mark.parametrize(
     "setting, asked, kept",
     [("refuse", None, False), ("refuse", "queue", True), ("queue", None, True), ("queue", "refuse", False)],
@@ -424,7 +435,7 @@ def test_a_number_that_a_later_message_follows_is_not_used_again(house: House, a
     """Both were decided before the store refused the first."""
     sent = [api.send(web, text) for text in ("one", "two")]
     first, _ = house.store.load().messages
-    house.broker._sending.forget(first)
+    house.broker._sending.forget(first, "The disk is full.")
     assert [message["id"] for message in web.take()] == [sent[1]["id"]]
     api.send(web, "three")
     assert [message["seq"] for message in web.take()] == [3]
@@ -477,6 +488,31 @@ def test_whoever_waits_for_a_reply_that_was_not_stored_is_cut_and_may_ask_again(
     assert not line.is_answered(asked)
 
 
+def test_so_may_one_whose_reply_came_behind_earlier_mail(house: House, api: Guest, web: Guest) -> None:
+    """What it was told about a reply that never was is not sent."""
+    asked, line = api.begin_send(web, "which port?", wait_reply=60, key="k"), api.line
+    (message,) = web.take()
+    web.ack(message)
+    web.send(api, "one moment")
+    house.failing = lambda ops: any(isinstance(op, PutMessage) for op in ops)
+    refused(lambda: web.send(None, "8080", reply_to=message["id"]))
+    house.failing = lambda ops: False
+    assert not line.open
+    assert not line.is_answered(asked)
+    api.come_back()
+    assert api.send(web, "which port?", key="k")["state"] == "delivered"
+    assert house.broker.core.told_of == {}
+
+
+def test_a_reply_that_was_read_is_remembered_no_longer(house: House, api: Guest, web: Guest) -> None:
+    api.begin_send(web, "which port?", wait_reply=60)
+    (message,) = web.take()
+    sent = web.send(None, "8080", reply_to=message["id"])
+    assert list(house.broker.core.told_of) == [sent["id"]]
+    api.ack(sent)
+    assert house.broker.core.told_of == {}
+
+
 def test_marks_that_were_not_stored_are_stored_later(house: House, api: Guest, web: Guest) -> None:
     sent = api.send(web, "one")
     (message,) = web.take()
@@ -502,17 +538,34 @@ def test_a_pin_that_was_not_stored_is_none(house: House, api: Guest, web: Guest)
     assert house.state()["pins"][api.id] == {"web": web.id}, "an older pin stays"
 
 
+def test_a_pin_that_was_not_moved_is_where_it_was(house: House, api: Guest, web: Guest) -> None:
+    """As it is in the store, which a restart reads."""
+    api.send("web", "one")
+    house.kill(web)
+    new = house.join("web")
+    house.failing = lambda ops: True
+    refused(lambda: api.send(f"web [{new.ref}]", "two"))
+    house.failing = lambda ops: False
+    for _ in range(2):
+        assert refused(lambda: api.send("web", "three")).code == "name_moved"
+        house.restart()
+        api.come_back()
+        new.come_back()
+    api.send(f"web [{new.ref}]", "four")
+    assert api.send("web", "five")["to"]["id"] == new.id
+
+
 def test_a_sender_that_is_not_known_any_more_gets_nothing_back(house: House, api: Guest, web: Guest) -> None:
     api.send("web", "one")
     (row,) = house.store.load().messages
     pins = house.store.load().pins
     house.kill(api)
     house.broker.core.roster.forget(api.session)
-    house.broker._sending.forget(row)
+    house.broker._sending.forget(row, "The disk is full.")
     for pin in pins:
         house.broker._sending.forget_pin(pin)
     assert web.take() == []
-    house.broker._sending.forget(row)
+    house.broker._sending.forget(row, "The disk is full.")
 
 
 # -- the rest ----------------------------------------------------------------------------------------------------------

@@ -133,6 +133,23 @@ def test_a_send_has_all_keys_of_the_contract() -> None:
             [("queued", 1_000, "default: accept"), ("handed", 2_000, None), ("queued", 2_500, "given back")],
         ),
         (
+            replace(ROW, state="replied", handed_at=1_000, delivered_at=1_000, replied_at=1_000),
+            [EventRow("m-1", 1_000, "queued", None, "given back"), EventRow("m-1", 1_000, "handed", None, "again")],
+            [("queued", 1_000, "default: accept"), ("handed", 1_000, None), ("queued", 1_000, "given back"),
+             ("handed", 1_000, "again"), ("delivered", 1_000, None), ("replied", 1_000, None)],
+        ),
+        (
+            replace(ROW, state="handed", handed_at=1_000),
+            [EventRow("m-1", 1_000, state, None, None) for state in ("queued", "handed", "queued", "handed")],
+            [("queued", 1_000, "default: accept"), ("handed", 1_000, None), ("queued", 1_000, None),
+             ("handed", 1_000, None), ("queued", 1_000, None), ("handed", 1_000, None)],
+        ),
+        (
+            replace(ROW, state="expired", handed_at=1_000, ended_at=1_000),
+            [EventRow("m-1", 1_000, "expired", None, "offline.keep")],
+            [("queued", 1_000, "default: accept"), ("handed", 1_000, None), ("expired", 1_000, "offline.keep")],
+        ),
+        (
             replace(ROW, state="queued"),
             [EventRow("m-1", 1_000, "held", None, "parity"), EventRow("m-1", 1_500, "queued", "ann", "approved")],
             [("held", 1_000, "parity"), ("queued", 1_500, "approved")],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.core_house import Answer, Guest, House, Line, Pending
+from tests.support.core_house import Answer, Guest, House, Line, Pending, is_sentence, refused
 from xsessiond.core.waits import MAX_WAIT_S
 
 
@@ -190,10 +190,13 @@ def test_a_message_that_expires_ends_the_wait_with_that(house: House) -> None:
 def test_a_broken_store_leaves_no_wait(house: House, api: Guest, web: Guest) -> None:
     house.failing = lambda ops: True
     asked = api.begin_send(web, "which port?", wait_reply=60)
+    refusal = refused(lambda: api.line.answer(asked))
+    assert refusal.code == "internal"
+    assert is_sentence(refusal.text)
+    assert refused(lambda: api.send(web, "nobody waits for this one")).code == "internal"
     assert house.broker.core.waits == {}
     house.failing = lambda ops: False
     house.pass_time(100)
-    assert not api.line.is_answered(asked) or api.line.code(asked) == -32000
 
 
 # -- those who are no session's own link -------------------------------------------------------------------------------

@@ -220,7 +220,9 @@ def attack_in_vain(scene: Scene, name: str, found: str) -> None:
     for act in (*ONLY_HUMANS, "stop"):
         code, answer = results[act]
         assert (code, answer["error"]["code"]) == (10, "not_permitted"), (act, answer)
-        reason = "It runs below the session agent" if found == SESSION else "It was started by a coding agent: CLAUDECODE"
+        reason = (
+            "It runs below the session agent" if found == SESSION else "It was started by a coding agent: CLAUDECODE"
+        )
         assert reason in answer["error"]["text"], act
     check_nothing_changed(scene)
     code, sent = results["send"]

@@ -277,9 +277,22 @@ def test_pairs_are_counted_for_stored_sessions_and_for_people(store: Store) -> N
             put(4, target_id="s-gone"),
             put(5, pair_seq=2, **person),
             put(6, pair_seq=1, target_id="s-gone", **person),
+            put(7, pair_seq=5, target_id="human"),
+            put(8, pair_seq=6, target_id="human", sender_id="s-gone"),
         ]
     )
-    assert store.load().pair_seqs == [("human", "s-b", 2), ("s-a", "s-b", 4)]
+    counted = [("human", "s-b", 2), ("s-a", "human", 5), ("s-a", "s-b", 4)]
+    assert store.load().pair_seqs == counted
+    store.commit([mark(seq, "delivered", NOW) for seq in range(1, 9)])
+    store.prune(older_than_ms=NOW + 1)
+    assert store.load().pair_seqs == [("s-a", "human", 5)]
+
+
+def test_what_a_person_is_told_is_pruned_with_no_session(store: Store) -> None:
+    receipt = PutReceipt("human", "m-1", "expired", NOW, "t")
+    store.commit([receipt, PutReceipt("s-gone", "m-2", "expired", NOW, "t")])
+    store.prune(older_than_ms=NOW)
+    assert store.load().receipts == [receipt]
 
 
 def test_more_is_pruned_than_fits_in_one_step(store: Store) -> None:

@@ -130,7 +130,7 @@ try:
     store.checkpoint()
 except StoreError as refusal:
     print(refusal.transient)
-os.system("mount -o remount,size=9m {path.parent}")
+os.system("mount -o remount,size=9m,mode=700 none {path.parent}")
 store.checkpoint()
 store.commit([put(stored + 1, body="x" * 100_000)])
 print(len(store.load().messages) == stored + 1, store.check().ok)

@@ -21,7 +21,7 @@ def mode_of(path: Path) -> int:
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077, 0o777])
-def _umask(request: pytest.FixtureRequest) -> Iterator[None]:
+def _umask(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[None]:  # which is made under the usual one
     before = os.umask(request.param)
     yield
     os.umask(before)

@@ -351,7 +351,8 @@ class House:
             if stored or not isinstance(effect, SendFrame):
                 self._do_one(effect)
             elif (request := answered_request(effect.frame)) is not None:  # the shell answers for the broker
-                refusal = Refusal("internal", "The store did not take it: The disk is full. Nothing was stored.")
+                text = "The store did not take it: The disk is full. Nothing was stored."
+                refusal = Refusal("internal", text, "See xsessionctl status.")
                 frame = encode_error(request, jsonrpc.REFUSED, refusal.text, refusal.to_json())
                 self._do_one(SendFrame(effect.link, frame))
 
@@ -420,6 +421,11 @@ class House:
         """The user's or the administrator's settings are written anew."""
         self.settings = msgspec.structs.replace(self.settings, **changes)
         self.handle(SettingsRead(self.settings))
+
+    def pay(self) -> None:
+        """The store works again, and has what it was owed."""
+        self.store.commit(self.owed)
+        self.owed.clear()
 
     def answer_questions(self, count: int | None = None) -> None:
         """The store answers what it was asked, oldest first."""
@@ -512,6 +518,7 @@ class House:
     def restart(self, *, boot: str | None = None) -> None:
         """The broker dies, without a goodbye, and another takes up its store; `boot`: so did the machine."""
         self.boot = boot or self.boot
+        self.owed.clear()
         for line in self.lines.values():
             line.open = False
         self._start()

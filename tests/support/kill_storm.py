@@ -28,7 +28,7 @@ queue_per_session = 100000
 """
 ABANDONED = 0.05
 """How often a sender that lost its link gives the message up, as one does that crashed."""
-LONGEST_LIFE_S = 0.2
+LONGEST_LIFE_S = 0.15
 """A broker is killed at a random moment within this time, counted from its start or from when it listened."""
 
 

@@ -27,6 +27,7 @@ from xsessiond.core.effects import (
     PassphraseChecked,
     ProcessExited,
     ProjectRead,
+    RareEvent,
     Restored,
     SendFrame,
     SettingsRead,
@@ -110,7 +111,7 @@ class Broker:
         """What to do about this event, in order."""
         out: list[Effect] = []
         self.core.out = out
-        if type(event) is FrameReceived:  # first, since nearly all are
+        if isinstance(event, FrameReceived):  # first, since nearly all are
             self._frame(event, now)
         else:
             self._other(event, now)
@@ -118,10 +119,8 @@ class Broker:
             self._view.tell_watchers()
         return out
 
-    def _other(self, event: Event, now: Now) -> None:
+    def _other(self, event: RareEvent, now: Now) -> None:
         match event:
-            case FrameReceived():
-                self._frame(event, now)
             case LinkOpened():
                 self._opened(event, now)
             case LinkClosed():
@@ -330,7 +329,7 @@ class Broker:
         core.store_ok, core.store_detail = False, event.text
         lost = {op.row.id: op.row for op in event.ops if isinstance(op, PutMessage)}
         for row in lost.values():
-            self._sending.forget(row)
+            self._sending.forget(row, event.text)
         answered = {row.reply_to for row in lost.values()}
         for op in event.ops:
             match op:
@@ -344,9 +343,8 @@ class Broker:
                 case MarkMessage() if op.message_id in lost or (op.state == "replied" and op.message_id in answered):
                     continue
                 case MarkMessage(state="queued"):  # it waits again, and who was given it at once was not
-                    message = core.messages.get(op.message_id)
-                    if message is not None and message.lease is not None:
-                        core.close(message.lease, "the store did not take what it was given")
+                    if (message := core.messages.get(op.message_id)) is not None:
+                        self._sending.take_back(message)
                 case _:
                     pass
             core.persist(op)
@@ -368,6 +366,8 @@ class Broker:
             wire.protocol.step("drain")
             if wire.session is not None:
                 self.core.send(wire.link, encode_notification("bye", {"reason": "stopping"}))
+        for message_id in list(self.core.waits):
+            self._waits.give_up(message_id)
         self.core.log("info", "stopping", reason=reason)
         self.core.out.append(Stop(reason))
 

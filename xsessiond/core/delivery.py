@@ -198,6 +198,7 @@ class Delivery:
         assert owner is not None, "a box is kept for as long as it holds anything"
         owner.box.remove(message)
         del self._core.messages[message.id]
+        self._core.told_of.pop(message.id, None)
         if message.handed_at is not None:
             self._core.agenda.cancel(("stalled", message.id))
 
@@ -214,9 +215,10 @@ class Delivery:
         for message in self._mine(wire, request.params.ids):
             if message.lease is None or message.state == "handed":
                 continue
+            first = message.handed_at is None and message.row.handed_at is None
             message.advance("hand")
             message.handed_at = now.ms
-            self._core.persist(MarkMessage(message.seq, message.id, "handed", now.ms))
+            self._core.persist(MarkMessage(message.seq, message.id, "handed", now.ms, rule=None if first else "again"))
             self._core.agenda.schedule(("stalled", message.id), now.mono + limits.STALLED_AFTER_S)
             count += 1
         self._core.answer(wire, request.id, {"handed": count})

@@ -146,9 +146,8 @@ class HealthChanged(Struct, frozen=True):
     store_detail: str
 
 
-Event = (
+RareEvent = (
     LinkOpened
-    | FrameReceived
     | LinkClosed
     | ProcessExited
     | TimePassed
@@ -161,6 +160,9 @@ Event = (
     | ProjectRead
     | PassphraseChecked
 )
+"""All but what comes thousands of times a second."""
+
+Event = FrameReceived | RareEvent
 
 
 class Persist(Struct, frozen=True, gc=False):

@@ -183,14 +183,23 @@ class Introductions:
     def _name(self, known: Session | None, params: RegisterParams, now: Now) -> tuple[Session, str | None]:
         """The session that starts, new or of a conversation that runs again (which gets its name back if nobody has
         it), and a text for it."""
-        wanted = params.name if params.name is not None or known is None else known.name
-        name, notice = self._choose_name(wanted, params)
         if known is None:
+            name, notice = self._choose_name(params.name, params)
             session_id = session_id_from(self._core.entropy(16))
             known = Session(session_id, self._core.roster.choose_ref(session_id), name)
+        else:
+            name, notice = self._give_back_name(known, params)
         known.call(name)
         known.started_at = now.ms
         return known, notice
+
+    def _give_back_name(self, known: Session, params: RegisterParams) -> tuple[str, str | None]:
+        """Its own name, or the next best and a text."""
+        try:
+            return self._core.roster.check_free(known.name), None
+        except NameTaken as taken:
+            name, _ = self._choose_name(params.name or known.name, params)
+            return name, _tell_name(name, known.name, taken.holder)
 
     def _choose_name(self, wanted: str | None, params: RegisterParams) -> tuple[str, str | None]:
         """A free name and, where it is not the one that was wanted, a text for the session. Raises BadName."""
@@ -202,12 +211,7 @@ class Introductions:
         try:
             return self._core.roster.check_free(name), None
         except NameTaken as taken:
-            holder = taken.holder
-            why = "has that name" if holder.folded == fold_name(name) else "has a name that looks like it"
-            return (
-                taken.suggestion,
-                f'You are called "{taken.suggestion}": another session, {holder.name} [{holder.ref}], {why}.',
-            )
+            return taken.suggestion, _tell_name(taken.suggestion, name, taken.holder)
 
     def _describe(self, session: Session, params: RegisterParams) -> None:
         session.launch = launch_setting(params.inbound)
@@ -335,6 +339,11 @@ class Introductions:
             raise Refusal("not_permitted", "Only a session's own link can end it.", "Attach first.")
         self._core.answer(wire, request.id, {})
         self._liveness.end(wire.session, "ended", now)
+
+
+def _tell_name(name: str, wanted: str, holder: Session) -> str:
+    why = "has that name" if holder.folded == fold_name(wanted) else "has a name that looks like it"
+    return f'You are called "{name}", not "{wanted}": another session, {holder.name} [{holder.ref}], {why}.'
 
 
 def _check_conversation(harness_session_id: str | None) -> None:

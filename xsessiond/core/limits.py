@@ -134,3 +134,15 @@ LOCK_WAIT_S = 5.0
 """How long a starting broker waits for one that is dying to let go of its locks."""
 REMAKE_RETRY_S, REMAKE_RETRY_MAX_S = 0.5, 30.0
 """First and longest pause between attempts to make a lost runtime directory again; a change there ends a pause."""
+
+SLOW_COMMIT_S = 0.002
+"""A commit that takes longer than this on average goes to a thread: a hop costs 70 µs, a blocked loop costs
+everybody."""
+CHECKPOINT_BYTES = 4 << 20
+"""Size of the store's log at which it is moved into the main file."""
+LAZY_S = 0.02
+"""How long an operation that nobody waits for may wait for company. Long beside a commit, short beside a restart."""
+FINISH_LOOK_S = 0.005
+"""How often the end looks whether the last commit is done; only a slow or failing disk makes it look twice."""
+OWED_MOST = 100_000
+"""Operations that a failing store may owe us before the oldest are given up."""

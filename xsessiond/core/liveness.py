@@ -123,6 +123,7 @@ class Liveness:
             session.token_hash = b""  # nobody comes back to it with that
         self._core.turn_away(session.id, Refusal("not_running", "The session ended meanwhile.", "Register anew."))
         session.pins.clear()
+        session.pins_before.clear()
         self._holding.end_trusts_of(session)
         for kind in ("grace", "pong", "offer"):
             self._core.agenda.cancel((kind, session.id))

@@ -12,7 +12,7 @@ from xsessiond.core.effects import CloseDoor, OpenDoor, Prune, ReadProject, Rest
 from xsessiond.core.holding import Holding
 from xsessiond.core.mailbox import message_of
 from xsessiond.core.receipts import Receipts
-from xsessiond.core.records import HoldRow, MessageRow, SessionRow, Snapshot
+from xsessiond.core.records import DropPins, HoldRow, MessageRow, SessionRow, Snapshot
 from xsessiond.core.roster import Session
 from xsessiond.core.shapes import shape_origin
 from xsessiond.core.state import Core
@@ -57,6 +57,7 @@ def _restore_session(core: Core, holding: Holding, row: SessionRow, now: Now) ->
         core.roster.remember(session)
         holding.end_trusts_of(session)
         if row.live:
+            core.persist(DropPins(session.id))
             core.save(session)
             core.out.append(CloseDoor(session.id, session.ref))
     core.out.append(ReadProject(session.id, session.cwd))

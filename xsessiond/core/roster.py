@@ -28,45 +28,15 @@ class Session:
 
     process: the harness, None where it is not known or cannot be watched. watched: it is verified and watched. links:
     ids of attached links. seen: monotonic time of the last frame from it. bound: the process that used the token
-    first. pins: folded name → session id.
+    first. pins: folded name → session id; pins_before: the same of names that now mean another session.
     noted: it has read the boundary note in full. unresponsive: it did not answer a ping.
     """
 
     __slots__ = (
-        "bound",
-        "box",
-        "can_reply",
-        "cwd",
-        "delivery",
-        "ended_at",
-        "folded",
-        "harness",
-        "harness_session_id",
-        "id",
-        "kind",
-        "label",
-        "last_seen_at",
-        "launch",
-        "links",
-        "modes",
-        "name",
-        "noted",
-        "origin",
-        "pace",
-        "pair_seqs",
-        "perm_class",
-        "pins",
-        "policy",
-        "process",
-        "project",
-        "ref",
-        "seen",
-        "started_at",
-        "state",
-        "target",
-        "token_hash",
-        "unresponsive",
-        "verdicts",
+        "bound", "box", "can_reply", "cwd", "delivery", "ended_at", "folded", "harness", "harness_session_id", "id",
+        "kind", "label", "last_seen_at", "launch", "links", "modes", "name", "noted", "origin", "pace", "pair_seqs",
+        "perm_class", "pins", "pins_before", "policy", "process", "project", "ref", "seen", "started_at", "state",
+        "target", "token_hash", "unresponsive", "verdicts",
         "watched",
     )  # fmt: skip
 
@@ -93,6 +63,7 @@ class Session:
         self.noted = False
         self.links: set[int] = set()
         self.pins: dict[str, str] = {}
+        self.pins_before: dict[str, str] = {}
         self.pair_seqs: dict[str, int] = {}
         self.box = Box()
         self.launch: Setting | None = None

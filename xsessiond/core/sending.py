@@ -214,10 +214,15 @@ class Sending:
             params.mode, params.key, pair_seq, verdict.rule, now.ms, None,
         )  # fmt: skip
         message = message_of(row, sender.origin)
+        if not target.running:
+            core.save(target)  # pruning may have taken it from the store; with mail it stays
         core.persist(PutMessage(row))
         sender.pace.spend(target.id)
         sender.pace.note_sent(target.id, draft.digest, message_id, core.settings.pacing, now.mono)
         if draft.pin is not None and own and sender.pins.get(draft.pin) != target.id:
+            before = sender.pins.get(draft.pin)
+            if before is not None:
+                sender.pins_before[draft.pin] = before
             sender.pins[draft.pin] = target.id
             core.persist(PutPin(sender.id, draft.pin, target.id))
         if params.key is not None:
@@ -290,17 +295,17 @@ class Sending:
             return
         self._core.persist(MarkMessage(original.seq, original.id, "replied", now.ms))
 
-    def forget(self, row: MessageRow) -> None:
-        """The store did not take this message: it never was. What its sender used up for it is given back."""
+    def forget(self, row: MessageRow, problem: str) -> None:
+        """The store did not take this message: it never was. What its sender used up for it is given back. problem:
+        why, in a sentence."""
         message = self._core.messages.get(row.id)
         if message is not None:
-            if message.lease is not None:  # what it was given was not sent either: it must ask again
-                self._core.close(message.lease, "the store did not take what it was given")
+            self.take_back(message)
             if message.state == "held":
                 self._holding.forget(message)
             else:
                 self._delivery.take_out(message)
-        self._waits.forget(row.id)
+        self._waits.forget(row.id, problem)
         if row.key is not None:
             self._repeats.forget_key(row)
         sender = self._core.owner_of(row.sender_id or "")
@@ -310,8 +315,16 @@ class Sending:
         if sender.pair_seqs.get(row.target_id) == row.pair_seq:
             sender.pair_seqs[row.target_id] -= 1
 
+    def take_back(self, message: Message) -> None:
+        """Whoever was given this message, or told of it, was not sent that: it must ask again."""
+        for link in {message.lease, self._core.told_of.get(message.id)}:
+            if link is not None:
+                self._core.close(link, "the store did not take what it was given")
+
     def forget_pin(self, op: PutPin) -> None:
-        """The message that pinned a name was not stored."""
+        """The message that pinned a name was not stored: the name means what it meant before."""
         sender = self._core.owner_of(op.sender_id)
         if sender is not None and sender.pins.get(op.name) == op.target_id:
             del sender.pins[op.name]
+            if (before := sender.pins_before.pop(op.name, None)) is not None:
+                sender.pins[op.name] = before

@@ -225,8 +225,8 @@ def shape_step(state: str, at: int, rule: str | None = None, by: str | None = No
 
 def shape_history(row: MessageRow, events: Sequence[EventRow]) -> list[dict[str, object]]:
     """A message's life, oldest first: its columns, and its events where they say more."""
-    told = {(event.state, event.at) for event in events}
-    steps = [(event.at, shape_step(event.state, event.at, event.rule, event.by)) for event in events]
+    told = {(event.state, event.at) for event in events if event.state in FINAL}
+    began_held = any(event.state == "held" for event in events)
     columns = [
         ("queued", row.sent_at, row.rule),
         ("handed", row.handed_at, None),
@@ -234,13 +234,22 @@ def shape_history(row: MessageRow, events: Sequence[EventRow]) -> list[dict[str,
         ("replied", row.replied_at, None),
         (row.state, row.ended_at if row.state in FINAL else None, None),
     ]
-    began_held = any(event.state == "held" for event in events)
-    for state, at, rule in columns:
-        if at is None or (state, at) in told or (state == "queued" and began_held):
-            continue
-        steps.append((at, shape_step(state, at, rule)))
-    steps.sort(key=lambda step: step[0])
-    return [step for _, step in steps]
+    steps = [
+        (at, rank, shape_step(state, at, rule))
+        for rank, (state, at, rule) in zip(_COLUMN_RANKS, columns, strict=True)
+        if at is not None and (state, at) not in told and not (state == "queued" and began_held)
+    ]
+    steps += [
+        (event.at, 0 if event.state == "held" else 3, shape_step(event.state, event.at, event.rule, event.by))
+        for event in events
+    ]
+    steps.sort(key=lambda step: step[:2])
+    return [step for _, _, step in steps]
+
+
+_COLUMN_RANKS = (1, 2, 4, 5, 6)
+"""Which of the steps of one millisecond came first. Events keep their order; they come after the columns that tell when
+it was first queued and handed, and before those that end it."""
 
 
 def shape_entry(row: MessageRow, events: Sequence[EventRow] = (), *, with_text: bool) -> dict[str, object]:

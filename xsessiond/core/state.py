@@ -151,6 +151,8 @@ class Core:
         self.wires: dict[int, Wire] = {}
         self.messages: dict[str, Message] = {}
         self.waits: dict[str, Wait] = {}
+        self.told_of: dict[str, int] = {}
+        """Replies in memory that ended a wait, and the link that was told so."""
         self.human = Session(SessionId("human"), "", identity.user, kind="human")
         self.script = Session(SessionId("script"), "", "script", kind="script")
         self.receipts: dict[str, list[Receipt]] = {}

@@ -7,6 +7,7 @@ be sent, how mail is delivered otherwise.
 
 from __future__ import annotations
 
+from xsessiond.core.errors import Refusal
 from xsessiond.core.mailbox import Message
 from xsessiond.core.roster import Session
 from xsessiond.core.shapes import SendShape, shape_delivery
@@ -39,6 +40,7 @@ class Waits:
         if wait is None:
             return False
         sender = message.row.sender_id
+        self._core.told_of[message.id] = wait.link
         wait.shape.state = "replied"
         if any(other.row.sender_id == sender for other in target.box.waiting if other is not message):
             wait.shape.notice = (
@@ -82,9 +84,14 @@ class Waits:
                 self.give_up(message_id)
         self._core.answer(wire, request.id, {})
 
-    def forget(self, message_id: str) -> None:
-        """The message never was; whoever waits for a reply is told elsewhere."""
-        self._take_out(message_id)
+    def forget(self, message_id: str, problem: str) -> None:
+        """The message never was, for the store did not take it; whoever waits for a reply hears that."""
+        wait = self._take_out(message_id)
+        if wait is not None:
+            refusal = Refusal(
+                "internal", f"The store did not take it: {problem} Nothing was stored.", "See xsessionctl status."
+            )
+            self._core.refuse(self._core.wires[wait.link], wait.request_id, refusal)
 
     def drop(self, link: int) -> None:
         """The link is gone: nobody waits there any more."""

@@ -44,6 +44,7 @@ from xsessiond.core.effects import (
 )
 from xsessiond.core.errors import Refusal
 from xsessiond.core.jsonrpc import REFUSED
+from xsessiond.core.limits import CHECKPOINT_BYTES, FINISH_LOOK_S, LAZY_S, OWED_MOST, SLOW_COMMIT_S
 from xsessiond.core.link import Frame
 from xsessiond.core.outgoing import answered_request, encode_error
 from xsessiond.core.records import Op
@@ -52,18 +53,6 @@ from xsessiond.io.lookups import answer_question
 from xsessiond.io.peer import Peer
 from xsessiond.io.surroundings import Surroundings
 from xsessiond.store.contract import Store, StoreError
-
-SLOW_COMMIT_S = 0.002
-"""A commit that takes longer than this on average goes to a thread: a hop costs 70 µs, a blocked loop costs
-everybody."""
-CHECKPOINT_BYTES = 4 << 20
-"""Size of the store's log at which it is moved into the main file."""
-LAZY_S = 0.02
-"""How long an operation that nobody waits for may wait for company. Long beside a commit, short beside a restart."""
-FINISH_LOOK_S = 0.005
-"""How often the end looks whether the last commit is done; only a slow or failing disk makes it look twice."""
-OWED_MOST = 100_000
-"""Operations that a failing store may owe us before the oldest are given up."""
 
 
 class Engine:
@@ -336,8 +325,7 @@ class Engine:
         """Remembers how quick the disk is, and moves the store's log when it has grown."""
         self._commit_s += (time.perf_counter() - start - self._commit_s) / 8
         if not self._checkpointing and self._nursery is not None and self._store.log_bytes() > CHECKPOINT_BYTES:
-            self._checkpointing = True
-            self._nursery.start_soon(self._checkpoint)
+            self._nursery.start_soon(self.checkpoint)
 
     async def _commit_apart(
         self, ops: list[Op], after: list[Effect], groups: list[tuple[int, int]], problem: StoreError
@@ -385,7 +373,11 @@ class Engine:
                 instead.append(SendFrame(effect.link, frame))
         self._do(instead)
 
-    async def _checkpoint(self) -> None:
+    async def checkpoint(self) -> None:
+        """Moves the store's log, in a thread, unless that is being done."""
+        if self._checkpointing:
+            return
+        self._checkpointing = True
         try:
             await trio.to_thread.run_sync(self._store.checkpoint)
         except StoreError as error:

@@ -19,6 +19,7 @@ from xsessiond.config import Config, to_core
 from xsessiond.config_files import SettingsFiles
 from xsessiond.core.broker import Broker
 from xsessiond.core.effects import (
+    HealthChanged,
     LinkClosed,
     LinkOpened,
     PassphraseChecked,
@@ -69,7 +70,7 @@ class Service:
         *,
         inherited: bool,
     ) -> None:
-        self._engine = Engine(broker, store, self)
+        self._engine, self._store = Engine(broker, store, self), store
         self._restored: Restored | None = Restored(snapshot, boot_id())
         self._lock, self._log, self._manager = lock, log, manager
         self._rendezvous, self._inherited = rendezvous, inherited
@@ -223,12 +224,22 @@ class Service:
                 self._acceptor.add(self._rendezvous, partial(self._serve, None))
                 self._log.write("info", "ready", {"socket": self._rendezvous.path})
                 self._manager.ready("ready")
+                nursery.start_soon(self._look_at_store)
                 task_status.started()
                 await self._stopped.wait()
                 await self._wind_down()
                 nursery.cancel_scope.cancel()
         finally:
             self._close()
+
+    async def _look_at_store(self) -> None:
+        """Once, beside what is served: the log that the last broker left is moved, and the store checked. One that is
+        damaged is used as far as it goes, never thrown away; `status` is red."""
+        await self._engine.checkpoint()
+        found = await trio.to_thread.run_sync(self._store.check)
+        self._engine.submit(HealthChanged(found.ok, found.detail))
+        if not found.ok:
+            self._log.write("error", "the store is damaged", {"detail": found.detail})
 
     def _restore(self) -> None:
         restored, self._restored = self._restored, None  # it is large, and needed no more

@@ -129,7 +129,7 @@ class MemoryStore:
             if not row.live and ended < older_than_ms and row.id not in mail:
                 del self._sessions[row.id]
         self._pins = {key: pin for key, pin in self._pins.items() if pin.sender_id in self._sessions}
-        self._receipts = [receipt for receipt in self._receipts if receipt.session_id in self._sessions]
+        self._receipts = [receipt for receipt in self._receipts if receipt.session_id in {"human", *self._sessions}]
         known = self._sessions
         self._trusts = {key: it for key, it in self._trusts.items() if it.sender_id in known and it.target_id in known}
         self._pairs = {pair: count for pair, count in self._pairs.items() if self._is_pair_known(*pair)}
@@ -239,7 +239,8 @@ class MemoryStore:
         return pairs
 
     def _is_pair_known(self, sender: str, target: str) -> bool:
-        return target in self._sessions and (sender in ("human", "script") or sender in self._sessions)
+        senders, targets = {"human", "script", *self._sessions}, {"human", *self._sessions}
+        return sender in senders and target in targets
 
 
 def _end_of(row: MessageRow) -> int:

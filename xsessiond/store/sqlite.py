@@ -43,6 +43,8 @@ Durability = Literal["full", "normal"]
 
 LOG_CAP: Final = 16 << 20
 """Bytes of the log file past which a checkpoint makes it start again; what SQLite cuts it back to then."""
+LOG_ROOM: Final = 8 << 20
+"""Bytes to which the log's file grows ahead of need: what comes between two checkpoints, and as much again."""
 WRITER_CACHE_KIB: Final = 4096
 READER_CACHE_KIB: Final = 1024
 """Page caches: large enough for the pages that one commit touches, small beside the broker's own memory."""
@@ -198,7 +200,28 @@ class SqliteStore:
                 # Under the lock: a commit that this one has moved shall not say afterwards that it inserted a row.
                 with self._writing:
                     self._inserted = False
+                    self._make_room()
             self._moved = begin
+
+    def _make_room(self) -> None:
+        """Lets the log's file grow ahead of need, by a transaction that does not fit into memory and is taken back: a
+        commit that makes the file grow costs twice one that does not. Where there is no room, things stay as they are.
+        """
+        missing = LOG_ROOM - self._log_file_bytes()
+        if missing <= 0:
+            return
+        db = self._writer
+        db.execute("PRAGMA cache_size = 10")
+        try:
+            db.execute("BEGIN IMMEDIATE")
+            db.execute("CREATE TABLE room (zeros)")
+            db.execute("INSERT INTO room VALUES (zeroblob(?))", (missing,))
+        except sqlite3.Error:
+            pass
+        finally:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            db.execute(f"PRAGMA cache_size = {-WRITER_CACHE_KIB}")
 
     def _move_log(self, mode: str) -> None:
         self._checkpointer.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()

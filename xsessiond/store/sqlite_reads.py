@@ -53,7 +53,7 @@ _PAIR_SEQS: Final = """
             WHERE seq >= coalesce((SELECT value FROM meta WHERE name = 'next_seq'), 0)
         UNION ALL SELECT sender, target_id, pair_seq FROM pair
     )
-    WHERE target_id IN (SELECT id FROM session)
+    WHERE (target_id = 'human' OR target_id IN (SELECT id FROM session))
         AND (sender IN ('human', 'script') OR sender IN (SELECT id FROM session))
     GROUP BY sender, target_id ORDER BY sender, target_id"""
 

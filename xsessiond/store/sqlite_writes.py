@@ -239,8 +239,9 @@ def delete_ended_sessions(db: sqlite3.Connection, older_than_ms: int) -> None:
     )
     gone = "NOT IN (SELECT id FROM session)"
     db.execute(f"DELETE FROM pin WHERE sender_id {gone}")  # noqa: S608 - constants
-    db.execute(f"DELETE FROM receipt WHERE session_id {gone}")  # noqa: S608 - constants
+    db.execute(f"DELETE FROM receipt WHERE session_id {gone} AND session_id <> 'human'")  # noqa: S608 - constants
     db.execute(f"DELETE FROM trust WHERE sender_id {gone} OR target_id {gone}")  # noqa: S608 - constants
     db.execute(
-        f"""DELETE FROM pair WHERE target_id {gone} OR (sender {gone} AND sender NOT IN ('human', 'script'))"""  # noqa: S608 - constants
+        f"""DELETE FROM pair WHERE (target_id {gone} AND target_id <> 'human')
+            OR (sender {gone} AND sender NOT IN ('human', 'script'))"""  # noqa: S608 - constants
     )

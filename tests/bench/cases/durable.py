@@ -15,7 +15,10 @@ SYNC = "append + fdatasync"
 
 
 def run(bench: Bench) -> list[Line]:
-    """FULL beside the least that a disk allows, NORMAL beside a round trip of the raw relay; free and on one CPU."""
+    """FULL beside the least that a disk allows, NORMAL beside a round trip of the raw relay; free and on one CPU.
+
+    Both also beside the lean relay that commits to SQLite in the same mode: what the disk and SQLite do not explain.
+    """
     full, normal, raw = Broker("full"), Broker("normal"), Relay("stream")
     some, many = bench.effort.count(1500), bench.effort.count(3000)
     lines: list[Line] = []
@@ -26,12 +29,15 @@ def run(bench: Bench) -> list[Line]:
             raw.name: partial(timing.latency, bench, raw, Mode.ECHO_BACK, many, pinned=pinned),
             normal.name: partial(timing.latency, bench, normal, Mode.ANSWERED, many, pinned=pinned),
         }
+        for lean, messages in ((Relay("lean-full"), some), (Relay("lean-normal"), many)):
+            sides[lean.name] = partial(timing.latency, bench, lean, Mode.ANSWERED, messages, pinned=pinned)
         got = timing.interleave(bench, f"{CASE}, {where}", sides)
         for peer, anchor, goal in ((full, SYNC, at_most(2.5)), (normal, raw.name, at_most(1.3))):
             mode = peer.durability.upper()
-            ours = got[peer.name]
+            ours, lean_name = got[peer.name], f"lean-{peer.durability} relay"
             lines += [
                 compare(CASE, f"{mode}, {where}, p50", "p50", ours, got[anchor], anchor, goal),
+                compare(CASE, f"{mode}, {where}, p50", "p50", ours, got[lean_name], lean_name),
                 compare(CASE, f"{mode}, {where}, p99", "p99", ours, got[anchor], anchor),
                 Row(
                     CASE,
