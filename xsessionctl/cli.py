@@ -24,7 +24,7 @@ VERBS = {
     "whoami": "Who you are to the others.",
     "send": "Send a message to a session.",
     "check": "What became of a message.",
-    "inbox": "What waits for you, without taking it.",
+    "inbox": "What waits for you.",
     "log": "What was said, and what became of it.",
     "hold-queue": "What is held until you decide.",
     "show": "All there is to know about a held message.",

@@ -28,16 +28,18 @@ def conclude(
     *,
     as_json: bool,
     code: Callable[[Document], int] | None = None,
+    shown: Callable[[Document], None] | None = None,
 ) -> int:
-    """Does `work`, tells of it, returns the exit code: 0, or what `code` says of the document."""
+    """Does `work`, tells of it, returns the exit code: 0, or what `code` says of the document. shown: called once the
+    document went out whole.
+    """
     try:
         document = work()
     except ClientError as problem:
         return fail(problem, sink, as_json=as_json)
-    if as_json:
-        sink.document(document)
-    else:
-        sink.lines(show(document, sink))
+    whole = sink.document(document) if as_json else sink.lines(show(document, sink))
+    if shown is not None and whole:
+        shown(document)
     return code(document) if code else 0
 
 

@@ -29,13 +29,13 @@ class Sink:
     def __init__(self, color: str = "auto") -> None:
         self.color = color
 
-    def lines(self, lines: Iterable[str]) -> None:
-        """Lines for people, which hold text from outside only through `inert`."""
-        write_text(sys.stdout, "".join(line + "\n" for line in lines))
+    def lines(self, lines: Iterable[str]) -> bool:
+        """Lines for people, which hold text from outside only through `inert`. As `write_text`."""
+        return write_text(sys.stdout, "".join(line + "\n" for line in lines))
 
-    def document(self, value: object) -> None:
-        """One JSON document, alone on its line."""
-        write_text(sys.stdout, encode_ascii(value) + "\n")
+    def document(self, value: object) -> bool:
+        """One JSON document, alone on its line. As `write_text`."""
+        return write_text(sys.stdout, encode_ascii(value) + "\n")
 
     def paint(self, text: str, style: str, stream: TextIO | None = None) -> str:
         """`text` in a style (a key of STYLES) if standard output, or `stream`, is to be coloured."""
@@ -74,20 +74,22 @@ def line_width() -> int | None:
         return 80
 
 
-def write_text(stream: TextIO | None, text: str) -> None:
-    """All of `text`, through whatever `stream` is. Raises OSError when the data could not be stored (a full disk), and
-    only then.
+def write_text(stream: TextIO | None, text: str) -> bool:
+    """All of `text`, through whatever `stream` is. Whether all of it went out: nobody may read. Raises OSError when
+    the data could not be stored (a full disk), and only then.
     """
     if stream is None or not text:
-        return
+        return not text
     try:
         encoding = stream.encoding or "utf-8"
         stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
         stream.flush()
     except BrokenPipeError:
         _abandon(stream)
+        return False
     except ValueError:
-        pass  # closed
+        return False  # closed
+    return True
 
 
 def _abandon(stream: TextIO) -> None:

@@ -226,7 +226,25 @@ def sends(document: Mapping[str, object], sink: Sink) -> list[str]:
 
 def waiting(document: Mapping[str, object], sink: Sink) -> list[str]:
     """The answer to `inbox`."""
-    return _messages(document, sink, empty="Nothing waits.", other="from_name")
+    lines = _messages(document, sink, empty="Nothing waits.", other="from_name")
+    if rows_of(document, "messages") and not document.get("session"):
+        lines.append("`xsessionctl inbox --take` shows the texts, and takes them.")
+    return lines
+
+
+def taken(document: Mapping[str, object], sink: Sink) -> list[str]:
+    """The answer to `inbox --take`: what became of what was sent, then each message with its text."""
+    lines = [one_line(receipt.get("text")) for receipt in rows_of(document, "receipts")]
+    for message in rows_of(document, "messages"):
+        sender = part_of(message, "from")
+        facts = [sink.paint(called(sender), "bold"), one_line(message.get("id"))]
+        if message.get("reply_to"):
+            facts.append(f"answers {one_line(message['reply_to'])}")
+        lines.append("  ".join([sink.paint(clock(message.get("sent_at")), "dim"), *facts]))
+        lines += [f"    {line}" for line in inert(str(message.get("text") or ""), multiline=True).split("\n")]
+    if document.get("left"):
+        lines.append(f"{one_line(document['left'])} more: take again.")
+    return lines or ["Nothing waits."]
 
 
 def _messages(document: Mapping[str, object], sink: Sink, *, empty: str, other: str) -> list[str]:

@@ -2,10 +2,13 @@
 the way.
 
 Laws: only what may be repeated is repeated. A `send` may be if it carries a key, since the broker takes the same key
-once; otherwise its sender is told that the outcome is not known. Refuses to know: options, printing.
+once; otherwise its sender is told that the outcome is not known. Mail that came with an answer is acknowledged over
+the same link once it was shown, and not before. Refuses to know: options, printing.
 """
 
 from __future__ import annotations
+
+from contextlib import suppress
 
 from xsessionctl.client import ClientError
 from xsessionctl.lifecycle import connect_or_start, find_paths
@@ -13,22 +16,49 @@ from xsessionctl.lifecycle import connect_or_start, find_paths
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from types import TracebackType
+
+    from xsessionctl.client import Connection
 
 REPEATED = frozenset(("list", "whoami", "check", "inbox", "log", "hold_queue", "trusts", "explain", "config", "reload"))
 """Methods that may be asked again without doing anything twice."""
 
 
-def ask(method: str, params: Mapping[str, object], deadline: float) -> dict[str, object]:
-    """The result of `method`. deadline: on the monotonic clock. Raises ClientError."""
+class Lease:
+    """Keeps the link of an `ask` open, since the mail that came over it is only lent to it: until it is acknowledged,
+    or the link ends and it waits again under the same id. A context.
+    """
+
+    __slots__ = ("link",)
+
+    def __init__(self) -> None:
+        self.link: Connection | None = None
+
+    def __enter__(self) -> Lease:
+        return self
+
+    def __exit__(self, *_: BaseException | type[BaseException] | TracebackType | None) -> None:
+        if self.link is not None:
+            self.link.close()
+
+    def acknowledge(self, *ids: object) -> None:
+        """These messages were shown. Should the broker go away meanwhile, they come again."""
+        if self.link is not None:
+            with suppress(ClientError):
+                self.link.call("ack", {"ids": list(ids)})
+
+
+def ask(method: str, params: Mapping[str, object], deadline: float, lease: Lease | None = None) -> dict[str, object]:
+    """The result of `method`. deadline: on the monotonic clock. lease: keeps the link. Raises ClientError."""
     try:
-        return _ask_once(method, params, deadline)
+        return _ask_once(method, params, deadline, lease)
     except ClientError as problem:
         if not problem.sent:
             raise
         # The broker went away between accepting and answering, as when it is replaced or killed.
         if problem.code != "no_broker" or not (method in REPEATED or params.get("key")):
             raise outcome_unknown(problem) if method == "send" else problem from None
-    return _ask_once(method, params, deadline)
+    return _ask_once(method, params, deadline, lease)
 
 
 def outcome_unknown(problem: ClientError) -> ClientError:
@@ -38,6 +68,12 @@ def outcome_unknown(problem: ClientError) -> ClientError:
     return problem
 
 
-def _ask_once(method: str, params: Mapping[str, object], deadline: float) -> dict[str, object]:
-    with connect_or_start(find_paths(), deadline) as link:
-        return link.call(method, params)
+def _ask_once(method: str, params: Mapping[str, object], deadline: float, lease: Lease | None) -> dict[str, object]:
+    link = connect_or_start(find_paths(), deadline)
+    if lease is None:
+        with link:
+            return link.call(method, params)
+    if lease.link is not None:
+        lease.link.close()
+    lease.link = link
+    return link.call(method, params)

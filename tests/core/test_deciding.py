@@ -156,6 +156,14 @@ def test_what_makes_no_sense_is_refused_as_a_whole(
     assert house.state() == before
 
 
+def test_who_asks_to_watch_is_told_from_then_on(house: House, api: Guest, web: Guest) -> None:
+    """5.1"""
+    human = house.human()
+    assert human.ask("hold_queue", watch=True) == {"held": [], "left_out": 0}
+    sent = api.send(web)
+    assert [hold["id"] for hold in human.notes[-1][1]["held"]] == [sent["id"]]
+
+
 # -- who may -----------------------------------------------------------------------------------------------------------
 
 CALLERS: dict[str, Callable[[Guest], Peer]] = {

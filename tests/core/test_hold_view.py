@@ -197,3 +197,9 @@ def test_the_largest_text_is_shown_whole_by_itself(house: House, filler: str) ->
     (hold,) = house.human().ask("hold_queue", message_id=sent["id"])["held"]
     assert hold["text"] == body
     assert (hold["from"]["id"], hold["to"]["id"]) == (api.id, web.id)
+    house.deny(sent)
+    web.change_class("bypass")
+    sent = house.script().ask("send", to=web.id, message=body)
+    (hold,) = house.human().ask("hold_queue", message_id=sent["id"])["held"]
+    assert hold["text"] == body
+    assert hold["from"]["kind"] == "script"

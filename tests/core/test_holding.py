@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.support.core_house import Guest, House, Line, is_sentence, peer, refused
-from xsessiond.core import limits
+from xsessiond.core import holding, limits
 from xsessiond.core.admission import Setting
 from xsessiond.core.pacing import PaceSettings
 from xsessiond.core.policy import CoreSettings, ProjectSettings
@@ -305,3 +307,42 @@ def test_what_may_not_go_out_of_one_goes_out_of_none(house: House, web: Guest) -
     assert (sent["state"], sent["rule"]) == ("held", "outbound = hold (project: .xsessiond.toml:1)")
     web.change_class("bypass")
     assert [hold["id"] for hold in house.queue()] == [sent["id"]]
+
+
+# -- trust -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_verdict_is_worked_out_once_for_as_long_as_nothing_changes(
+    house: House, api: Guest, web: Guest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 0
+    real = holding.decide
+
+    def counted(*args: Any) -> Any:
+        nonlocal count
+        count += 1
+        return real(*args)
+
+    monkeypatch.setattr(holding, "decide", counted)
+    other = house.join("other")
+    for number in range(5):
+        other.send(web, str(number))
+    assert count == 1
+    web.change_class("bypass")
+    web.change_class("prompting")
+    other.send(web, "again")
+    assert count == 2
+
+
+def test_trust_covers_its_pair_until_it_ends(house: House, api: Guest, web: Guest) -> None:
+    """4.6: one with an end is looked at each time; others of the same sender are other pairs."""
+    other = house.join("other")
+    house.approve(api.send(other, "0"), trust="session")
+    house.approve(api.send(web, "1"), trust="pair", for_s=10)
+    assert [api.send(web, str(number))["state"] for number in (2, 3)] == ["queued", "queued"]
+    house.pass_time(10)
+    assert api.send(web, "4")["state"] == "held"
+    house.kill(other)
+    assert list(house.state()["trusts"]) == [house.store.load().trusts[0].id]
+    house.kill(web)
+    assert len(house.state()["trusts"]) == 1, "a pair outlives its sessions"

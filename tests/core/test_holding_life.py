@@ -157,8 +157,9 @@ def test_what_comes_back_in_time_keeps_what_is_held(house: House, web: Guest) ->
     sent = other.send(web)
     house.kill(web)
     house.pass_time(HOUR_S)
-    house.join(harness_session_id="talk")
+    again = house.join(harness_session_id="talk")
     house.pass_time(48 * HOUR_S)
+    house.broker._holding.expire_kept(again.session, house.now)
     assert other.check(sent)["state"] == "held"
 
 

@@ -116,11 +116,27 @@ def test_without_a_window_nothing_is_remembered() -> None:
 
 
 def test_old_texts_are_forgotten() -> None:
+    """The oldest first; one that was sent again is new."""
     pace = Pace()
     for number in range(64):
         pace.note_sent("b", b"%d" % number, "m-1", DEFAULT, 0.0)
-    pace.note_sent("b", b"new", "m-2", DEFAULT, 31.0)
-    assert set(pace._recent) == {("b", b"new")}
+    pace.note_sent("b", b"0", "m-2", DEFAULT, 30.0)
+    pace.note_sent("b", b"new", "m-3", DEFAULT, 31.0)
+    assert set(pace._recent) == {("b", b"0"), ("b", b"new")}
+
+
+def test_a_window_too_short_for_the_clock_remembers_nothing() -> None:
+    pace = Pace()
+    pace.note_sent("b", b"x", "m-1", PaceSettings(duplicate_window=1e-12), 1e6)
+    assert pace.find_repeat("b", b"x", 1e6) is None
+
+
+def test_a_sender_of_thousands_costs_no_more_each_time() -> None:
+    """A hundred thousand within one window would take minutes if each looked at all before it."""
+    pace = Pace()
+    for number in range(100_000):
+        pace.note_sent("b", b"%d" % number, "m-1", DEFAULT, number / 10_000)
+    assert len(pace._recent) == 100_000
 
 
 @given(st.lists(st.floats(0, 5), min_size=1, max_size=200), st.floats(0, 1e7))

@@ -21,16 +21,18 @@ def at_terminal(
     columns: int = 80,
     within_s: float = 20.0,
     interrupt_at: str | None = None,
+    closed_output: bool = False,
     **extra: str,
 ) -> tuple[int, str]:
     """Run `xsessionctl` with `words` at a terminal; returns its exit code and all that appeared, line ends as `\\n`.
 
-    interrupt_at: type Ctrl-C once this has appeared.
+    interrupt_at: type Ctrl-C once this has appeared. closed_output: it has no standard output, as after `>&-`.
     """
+    closed = "import sys; sys.stdout = None; " if closed_output else ""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     process = subprocess.Popen(
-        [sys.executable, "-c", f"{CONTROLLED}from xsessionctl.__main__ import main; main()", *words],
+        [sys.executable, "-c", f"{CONTROLLED}{closed}from xsessionctl.__main__ import main; main()", *words],
         stdin=slave,
         stdout=slave,
         stderr=slave,

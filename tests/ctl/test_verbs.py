@@ -237,6 +237,57 @@ def test_the_reply_comes_with_the_answer(running: PrivateBroker) -> None:
     document = json.loads(output)
     assert document["reply"]["text"] == "5173"
     assert document["reply"]["from_name"] == "api"
+    assert api_log(running)[-1] == ("5173", "delivered"), "the reply was shown"
+
+
+def api_log(place: PrivateBroker) -> list[tuple[str, str]]:
+    """Text and state of each message."""
+    return [(entry["text"], entry["state"]) for entry in ask(place, "log")["entries"]]
+
+
+def ask_from_a_terminal(place: PrivateBroker, api: Member, answer: str) -> str:
+    """The human asks `api`, which answers when nobody waits for it any more. Returns the id of the answer."""
+    assert at_terminal(place, "send", "api", f"what about {answer}?")[0] == 0
+    (question,) = api.take()
+    api.ack(question["id"])
+    sent: str = api.call("send", reply_to=question["id"], message=answer)["id"]
+    return sent
+
+
+def test_a_person_reads_what_was_answered_and_it_is_delivered(running: PrivateBroker, api: Member) -> None:
+    """W2: `queued` is said while nobody has it, `delivered` once it was shown."""
+    answer = ask_from_a_terminal(running, api, "it \x1b[31mis\nred")
+    code, seen = at_terminal(running, "inbox")
+    assert code == 0
+    assert answer in seen
+    assert "`xsessionctl inbox --take` shows the texts" in seen
+    assert api_log(running)[-1][1] == "queued", "looking takes nothing"
+    code, seen = at_terminal(running, "inbox", "--take", NO_COLOR="1")
+    head, *text = seen.splitlines()
+    assert re.fullmatch(rf"\d\d:\d\d:\d\d  api \[{api.session['ref']}]  {answer}  answers m-[0-9a-f]{{32}}", head)
+    assert text == ["    it \\x1b[31mis", "    red"]
+    assert api_log(running)[-1][1] == "delivered"
+    assert at_terminal(running, "inbox", "--take") == (0, "Nothing waits.\n")
+    assert "--take" not in at_terminal(running, "inbox")[1]
+
+
+def test_a_person_takes_all_as_one_document(running: PrivateBroker, api: Member) -> None:
+    ask_from_a_terminal(running, api, "one")
+    code, seen = at_terminal(running, "inbox", "--take", "--json")
+    assert code == 0
+    assert [message["text"] for message in json.loads(seen)["messages"]] == ["one"]
+
+
+def test_mail_that_nobody_could_see_still_waits(running: PrivateBroker, api: Member) -> None:
+    """W9: taking is two steps. Standard output was closed, so nothing was shown."""
+    ask_from_a_terminal(running, api, "one")
+    assert at_terminal(running, "inbox", "--take", closed_output=True)[0] == 0
+    assert api_log(running)[-1] == ("one", "queued")
+    assert "one" in at_terminal(running, "inbox", "--take")[1]
+
+
+def test_only_a_person_takes(running: PrivateBroker) -> None:
+    assert refuse(running, "inbox", "--take")[1]["code"] == "not_permitted"
 
 
 # -- check, inbox, log -------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The command line in poor surroundings: a bare environment, a broken locale, closed streams, no home, fifty at once."""
+"""The command line in poor surroundings: bare environment, a broken locale, closed streams, no home, fifty together."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def run(
 
 
 def test_every_verb_works_in_an_empty_environment(broker: PrivateBroker) -> None:
-    """I1: works by hand and fails from cron. `env -i`, but for the variables that keep this away from the user's own."""
+    """I1: works by hand and fails from cron. `env -i`, but for what keeps this away from the user's own."""
     broker.start()
     with Member(broker.rendezvous, "api"):
         for name in ORDER:

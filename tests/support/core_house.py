@@ -494,7 +494,11 @@ class House:
 
     def kill(self, guest: Guest) -> None:
         """The harness dies: the kernel tells whoever watches."""
-        process = ProcessId(guest.pid, guest.pid * 10)
+        self.kill_pid(guest.pid)
+
+    def kill_pid(self, pid: int) -> None:
+        """A process dies: the kernel tells whoever watches."""
+        process = ProcessId(pid, pid * 10)
         if self.watched[process]:
             self.watched[process] = 0
             self.handle(ProcessExited(process))

@@ -8,10 +8,10 @@ import click
 
 from xsessionctl.client import ClientError
 from xsessionctl.options import Setup, between, complete_session, verb
-from xsessionctl.outcome import conclude, fail, send_code
+from xsessionctl.outcome import Document, conclude, fail, send_code
 from xsessionctl.output import is_terminal, write_text
-from xsessionctl.render import sent
-from xsessionctl.requests import ask
+from xsessionctl.render import part_of, sent
+from xsessionctl.requests import Lease, ask
 
 MOST_READ = 16 << 20
 """More than this from standard input is not read: it could not be sent by far."""
@@ -82,13 +82,20 @@ def command(
         params["message"] = read_message() if text in ((), ("-",)) else " ".join(text)
     except ClientError as problem:
         return fail(problem, setup.sink, as_json=setup.as_json)
-    return conclude(
-        lambda: ask("send", params, setup.deadline + (wait or 0)),
-        sent,
-        setup.sink,
-        as_json=setup.as_json,
-        code=lambda document: send_code(document, waited=bool(wait)),
-    )
+    with Lease() as lease:
+
+        def take_reply(document: Document) -> None:
+            if reply := part_of(document, "reply"):
+                lease.acknowledge(reply.get("id"))
+
+        return conclude(
+            lambda: ask("send", params, setup.deadline + (wait or 0), lease),
+            sent,
+            setup.sink,
+            as_json=setup.as_json,
+            code=lambda document: send_code(document, waited=bool(wait)),
+            shown=take_reply,
+        )
 
 
 def read_message() -> str:

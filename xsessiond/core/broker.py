@@ -343,9 +343,8 @@ class Broker:
                 case MarkMessage() if op.message_id in lost or (op.state == "replied" and op.message_id in answered):
                     continue
                 case MarkMessage(state="queued"):  # it waits again, and who was given it at once was not
-                    message = core.messages.get(op.message_id)
-                    if message is not None and message.lease is not None:
-                        core.close(message.lease, "the store did not take what it was given")
+                    if (message := core.messages.get(op.message_id)) is not None:
+                        self._sending.take_back(message)
                 case _:
                     pass
             core.persist(op)

@@ -12,7 +12,7 @@ from xsessiond.core import limits
 from xsessiond.core.errors import Refusal
 from xsessiond.core.mailbox import Message
 from xsessiond.core.outgoing import encode_notification
-from xsessiond.core.shapes import shape_hold
+from xsessiond.core.shapes import SessionShape, shape_hold
 from xsessiond.core.sight import find_own, may_read
 from xsessiond.core.state import Core, Wire
 from xsessiond.core.wire import encode
@@ -112,8 +112,7 @@ def _slim(hold: Shown) -> int:
     """Leaves out what the text tells too, and what the parties say about themselves. Returns the bytes it saved."""
     before = len(encode(hold))
     hold["preview"] = None
-    for side in ("from", "to"):
-        shape = hold[side]
-        if not isinstance(shape, dict):
-            hold[side] = {name: getattr(shape, name) for name in ("id", "ref", "name", "harness")}
+    sessions = {side: shape for side, shape in hold.items() if isinstance(shape, SessionShape)}
+    for side, shape in sessions.items():
+        hold[side] = {"id": shape.id, "ref": shape.ref, "name": shape.name, "harness": shape.harness}
     return before - len(encode(hold))

@@ -209,13 +209,11 @@ class Holding:
     def _reconsider(self, messages: list[Message], now: Now) -> None:
         freed: list[tuple[Message, str]] = []
         for message in messages:
-            match self._judge_again(message, now):
-                case Admit(rule):
-                    freed.append((message, rule))
-                case Refuse(rule):
-                    self.drop(message, "refuse", now, by=None, rule=rule)
-                case Hold():
-                    pass
+            verdict = self._judge_again(message, now)
+            if isinstance(verdict, Admit):
+                freed.append((message, verdict.rule))
+            elif isinstance(verdict, Refuse):
+                self.drop(message, "refuse", now, by=None, rule=verdict.rule)
         self.release(freed, now, by=None)
 
     def _judge_again(self, message: Message, now: Now) -> Verdict:

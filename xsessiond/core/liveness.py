@@ -123,8 +123,8 @@ class Liveness:
             session.token_hash = b""  # nobody comes back to it with that
         self._core.turn_away(session.id, Refusal("not_running", "The session ended meanwhile.", "Register anew."))
         session.pins.clear()
-        self._holding.end_trusts_of(session)
         session.pins_before.clear()
+        self._holding.end_trusts_of(session)
         for kind in ("grace", "pong", "offer"):
             self._core.agenda.cancel((kind, session.id))
         self._core.persist(DropPins(session.id))

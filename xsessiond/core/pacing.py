@@ -6,6 +6,8 @@ retry; time is an argument. Refuses to know: what is sent, who receives.
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 import msgspec
 
 from xsessiond.core import limits
@@ -46,7 +48,7 @@ class Pace:
     def __init__(self) -> None:
         self._total: Bucket | None = None
         self._targets: dict[str, Bucket] = {}
-        self._recent: dict[tuple[str, bytes], tuple[float, str]] = {}
+        self._recent: OrderedDict[tuple[str, bytes], tuple[float, str]] = OrderedDict()
 
     def wait_needed(self, target_id: str, settings: PaceSettings, mono: float) -> tuple[float, str] | None:
         """Seconds to wait and which limit says so ("target" or "sender"); None when a message may go now."""
@@ -88,11 +90,13 @@ class Pace:
         """Remembers a message for `find_repeat`."""
         if settings.duplicate_window <= 0:
             return
-        recent = self._recent
-        if len(recent) >= 64:
-            for key in [key for key, (until, _) in recent.items() if until <= mono]:
-                del recent[key]
-        recent[target_id, digest] = (mono + settings.duplicate_window, message_id)
+        recent, key = self._recent, (target_id, digest)
+        recent[key] = (mono + settings.duplicate_window, message_id)
+        recent.move_to_end(key)
+        while (
+            recent and next(iter(recent.values()))[0] <= mono
+        ):  # the oldest, so that a sender of thousands does not look at all
+            recent.popitem(last=False)
 
     def give_back(self, target_id: str, digest: bytes) -> None:
         """The message was not stored after all: it cost nothing, and its retry is no repeat."""

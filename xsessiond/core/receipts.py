@@ -56,11 +56,8 @@ class Receipts:
 
     def tell_receiver(self, message: Message, state: str, now: Now) -> None:
         """A held message ended and its receiver never knew of it: one line for its next step, without the text."""
-        owner = self._core.roster.known.get(message.row.target_id)
-        if owner is None:
-            return
         text = RECEIVER_SENTENCES[state].format(name=message.row.sender_name)
-        self._tell(owner.id, message.id, state, text, now)
+        self._tell(message.target, message.id, state, text, now)
 
     def _tell(self, session_id: str, message_id: str, state: str, text: str, now: Now) -> None:
         waiting = self._core.receipts.get(session_id)

@@ -7,6 +7,7 @@ send.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 
 from msgspec import Struct
@@ -40,7 +41,7 @@ class Repeats:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._keys: dict[tuple[str, str], Keyed] = {}
+        self._keys: OrderedDict[tuple[str, str], Keyed] = OrderedDict()
 
     # -- keys ------------------------------------------------------------------------------
 
@@ -92,7 +93,7 @@ class Repeats:
         keys = self._keys
         keys[row.sender_id or "", row.key or ""] = Keyed(row.id, row.sha256, row.target_id, row.target_name, row.rule)
         if len(keys) > limits.REMEMBERED_KEYS:
-            del keys[next(iter(keys))]  # the oldest, which the store knows by now
+            keys.popitem(last=False)  # the oldest, which the store knows by now
 
     def forget_key(self, row: MessageRow) -> None:
         """The message was not stored after all: its key is free."""

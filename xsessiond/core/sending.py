@@ -300,9 +300,7 @@ class Sending:
         why, in a sentence."""
         message = self._core.messages.get(row.id)
         if message is not None:
-            for link in {message.lease, self._core.told_of.get(message.id)}:
-                if link is not None:  # what it was given or told was not sent either: it must ask again
-                    self._core.close(link, "the store did not take what it was given")
+            self.take_back(message)
             if message.state == "held":
                 self._holding.forget(message)
             else:
@@ -316,6 +314,12 @@ class Sending:
         sender.pace.give_back(row.target_id, row.sha256)
         if sender.pair_seqs.get(row.target_id) == row.pair_seq:
             sender.pair_seqs[row.target_id] -= 1
+
+    def take_back(self, message: Message) -> None:
+        """Whoever was given this message, or told of it, was not sent that: it must ask again."""
+        for link in {message.lease, self._core.told_of.get(message.id)}:
+            if link is not None:
+                self._core.close(link, "the store did not take what it was given")
 
     def forget_pin(self, op: PutPin) -> None:
         """The message that pinned a name was not stored: the name means what it meant before."""
