@@ -16,7 +16,7 @@ from xsessiond.core.policy import CoreSettings, launch_setting, policy_of
 from xsessiond.core.setting_keys import KEYS
 from xsessiond.core.settings_text import FileSettings, broken_settings, read_settings
 
-MANAGED, USER, PROJECT = "/etc/x.toml", "/home/u/c.toml", "/src/p/.xsessiond.toml"
+MANAGED, USER, PROJECT = "/etc/x.toml", "/u/c.toml", "/src/p/.xsessiond.toml"
 TIGHTNESS = {"accept": 0, None: 0, "unclear": 1, "hold": 1, "refuse": 2}
 
 

@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-REPEATED = frozenset(("list", "whoami", "check", "inbox", "log", "hold_queue", "trusts", "explain"))
+REPEATED = frozenset(("list", "whoami", "check", "inbox", "log", "hold_queue", "trusts", "explain", "config", "reload"))
 """Methods that may be asked again without doing anything twice."""
 
 

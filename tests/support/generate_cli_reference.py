@@ -26,8 +26,8 @@ All verbs:
 
 - `--json` prints one JSON document, alone on standard output, in ASCII; a failure too, as `{"error": {…}}`. Without it
   a failure goes to standard error: what happened, what it could have meant, and what to do next.
-- `--timeout S` is the deadline. A verb that needs the broker starts it, except `status`, `stop`, `paths`, `config check`, `completion`
-  and `--version`.
+- `--timeout S` is the deadline. A verb that needs the broker starts it, except `status`, `stop`, `paths`,
+  `config check`, `completion` and `--version`.
 - `--color auto|always|never`: `auto` colours on a terminal only, and not when `NO_COLOR` is set or `TERM` is `dumb`.
   What sessions wrote is shown with its control characters as escapes, wherever it goes.
 - A reader that goes away early (`| head`) changes nothing about the exit code.

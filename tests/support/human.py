@@ -30,7 +30,7 @@ from xsessiond.io.processes import environment_marks, trace
 ROOT = Path(__file__).parents[2]
 
 LEAVE = """
-import fcntl, os, sys, termios, time
+import fcntl, os, signal, sys, termios, time
 status, terminal, argv = int(sys.argv[1]), sys.argv[2] == "terminal", sys.argv[3:]
 starter = os.getpid()
 if os.fork():
@@ -44,6 +44,7 @@ child = os.fork()
 if not child:
     os.close(status)
     os.execvp(argv[0], argv)
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C at the terminal is for the command
 code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 os.write(status, b"%d" % code)
 """

@@ -139,8 +139,9 @@ KEYS: tuple[Key, ...] = (
         "inbound.policy",
         POLICIES,
         None,
-        "What comes for your sessions: delivered, held for you to decide, or refused. Unset: sessions that ask before "
-        "they act take all but what comes from one that does not ask; the others hold.",
+        "What comes for your sessions: delivered, held for you to decide, or refused. Unset: by the classes of both "
+        "sides; one that asks before it acts takes all but what comes from one that does not, one that does not ask "
+        "takes only what comes from another such, and where it is not known, it is held.",
         guard=True,
         project=True,
     ),
@@ -156,7 +157,7 @@ KEYS: tuple[Key, ...] = (
         "inbound.scope",
         SCOPES,
         "machine",
-        "`project`: what comes from outside the receiver's project is held, whatever the policy is.",
+        "`project`: what comes from outside the receiver's project is held, also where the policy is `accept`.",
         guard=True,
         project=True,
     ),

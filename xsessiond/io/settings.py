@@ -280,7 +280,10 @@ def find_places(paths: Iterable[str]) -> tuple[dict[str, set[str]], set[str]]:
             names.setdefault(here, set()).add(name)
             if found is None or not stat.S_ISLNK(found.st_mode):
                 break
-            target = os.readlink(full)
+            try:
+                target = os.readlink(full)
+            except OSError:
+                break  # gone just now, which will be reported
             here = "/" if target.startswith("/") else here
             ahead.extend(target.split("/")[::-1])
     return names, folders
