@@ -128,6 +128,7 @@ def to_core(config: Config, *, has_passphrase: bool) -> CoreSettings:
         assume_class=config.assume_class,
         without_terminal=config.without_terminal,
         passphrase=has_passphrase if config.passphrase is None else config.passphrase,
+        passphrase_is_set=has_passphrase,
         off=config.off,
         shown=config.shown,
         config_ok=ok,

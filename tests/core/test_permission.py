@@ -167,6 +167,22 @@ def test_settings_are_changed_with_the_passphrase() -> None:
     assert house.human().ask("config", to_change=True, passphrase="correct horse")["ok"]
 
 
+def test_where_a_passphrase_is_wanted_and_none_is_set_nobody_decides() -> None:
+    """5.2, 14.2: said plainly, and without asking for one. Who may change the settings can mend it; what could not be
+    seen of a process is not made up for by a passphrase that nobody has."""
+    house = House(CoreSettings(passphrase=True, passphrase_is_set=False))
+    for passphrase in (None, "correct horse"):
+        with pytest.raises(Refused) as refused:
+            house.human().ask("decide", verdict="approve", all=True, passphrase=passphrase)
+        assert refused.value.code == "not_permitted"
+        assert "none is set, so nobody can do that" in refused.value.text
+        assert refused.value.data["detail"] is None
+    assert house.human().ask("config", to_change=True)["ok"]
+    with pytest.raises(Refused) as refused:
+        house.connect(structs.replace(PERSON, complete=False)).ask("config", to_change=True)
+    assert UNSEEN in refused.value.text
+
+
 @pytest.mark.parametrize("who", [PERSON, SCRIPT, NOBODY, structs.replace(PERSON, complete=False)], ids=str)
 def test_a_service_manager_may_stop_the_broker(who: Peer) -> None:
     """cron and systemd have no terminal, and none of them is an agent."""

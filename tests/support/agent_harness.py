@@ -1,15 +1,19 @@
 """A stand-in for a harness whose agent runs commands in its shell: the real MCP shim below it, and whatever it is told.
 
-As a program it starts the shim, introduces itself to it, and then does what comes on standard input, one JSON list of
-words a line; each answer is one line with the exit code and the output. `AgentHarness` is its other end.
+As a program it takes a terminal, as a harness has one, starts the shim, introduces itself to it, and then does what
+comes on standard input, one JSON list of words a line; each answer is one line with the exit code and the output.
+`AgentHarness` is its other end.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import pty
 import subprocess
 import sys
+import termios
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -98,6 +102,9 @@ class _Shim:
 
 def main(marks: Sequence[str]) -> None:
     """Be the harness until the end of standard input."""
+    os.setsid()
+    _, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
     shim = _Shim()
     print(json.dumps(shim.begin()), flush=True)
     environ = {name: value for name, value in os.environ.items() if name != "XSESSIOND_NAME"}

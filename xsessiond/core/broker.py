@@ -67,9 +67,9 @@ class Broker:
         self._receipts = Receipts(self.core)
         self._waits = Waits(self.core)
         self._delivery = Delivery(self.core, self._receipts, self._waits)
-        view = HoldView(self.core)
-        self._holding = Holding(self.core, self._delivery, self._receipts, view)
-        self._deciding = Deciding(self.core, self._holding, view)
+        self._view = HoldView(self.core)
+        self._holding = Holding(self.core, self._delivery, self._receipts, self._view)
+        self._deciding = Deciding(self.core, self._holding, self._view)
         self._liveness = Liveness(self.core, self._delivery, self._waits, self._holding)
         self._introductions = Introductions(self.core, self._delivery, self._liveness, self._holding)
         self._sending = Sending(self.core, self._delivery, self._liveness, self._waits, self._holding)
@@ -114,6 +114,8 @@ class Broker:
             self._frame(event, now)
         else:
             self._other(event, now)
+        if self.core.queue_changed:
+            self._view.tell_watchers()
         return out
 
     def _other(self, event: Event, now: Now) -> None:

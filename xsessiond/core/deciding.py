@@ -203,6 +203,9 @@ class Deciding:
             self._tell_config(wire, request.id)
             return
         require_human(self._core, wire, "change the settings")
+        if not self._core.settings.passphrase_is_set:
+            self._tell_config(wire, request.id)  # none to ask for; setting one begins here too
+            return
         self._with_passphrase(
             wire, request.id, params.passphrase, lambda wire, now: self._tell_config(wire, request.id), now
         )
@@ -254,8 +257,15 @@ class Deciding:
         self, wire: Wire, request_id: RequestId, text: str | None, go_on: Callable[[Wire, Now], None], now: Now
     ) -> None:
         """Goes on at once, or when the passphrase was found right, where the user wants one."""
-        if not self._core.settings.passphrase:
+        settings = self._core.settings
+        if not settings.passphrase:
             go_on(wire, now)
+        elif not settings.passphrase_is_set:
+            raise Refusal(
+                "not_permitted",
+                "The settings ask for a passphrase (approvals.passphrase) and none is set, so nobody can do that.",
+                "Set one with `xsessionctl passphrase`.",
+            )
         elif not text:
             raise _passphrase_needed("A decision needs your passphrase.", "xsessionctl asks for it in your terminal.")
         else:
@@ -266,7 +276,9 @@ class Deciding:
         if not event.ok:
             self._core.log("warning", "wrong passphrase", problem=event.problem)
             self._core.warn("A decision was tried with a wrong passphrase.")
-            raise _passphrase_needed(event.problem or "That is not the passphrase.", "Try again.")
+            if event.problem is not None:
+                raise Refusal("not_permitted", event.problem, "The next try can only help once that is mended or over.")
+            raise _passphrase_needed("That is not the passphrase.", "Try again.")
 
 
 def _check(params: DecideParams) -> None:

@@ -6,7 +6,7 @@ is asked for by itself. Refuses to know: who may decide, how a message is held.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from xsessiond.core import limits
 from xsessiond.core.errors import Refusal
@@ -53,8 +53,10 @@ class HoldView:
             room = _add_text(hold, message, room, alone=wanted is not None) if _readable(own, message) else room
         return shown
 
-    def changed(self) -> None:
-        """Tells those who watch the queue. Whole texts might not fit into one frame; who wants one asks for it."""
+    def tell_watchers(self) -> None:
+        """The queue has changed: tells those who watch it, once for all that one event changed. Whole texts might not
+        fit into one frame; who wants one asks for it."""
+        self._core.queue_changed = False
         for link in sorted(self._core.queue_watchers):
             own = find_own(self._core, self._core.wires[link])
             self._core.send(link, encode_notification("queue", self._as_fits(self._visible(own), own)))
@@ -65,20 +67,19 @@ class HoldView:
             return messages
         return [message for message in messages if message.target in own or message.row.sender_id in own]
 
-    def _as_fits(self, messages: Iterable[Message], own: frozenset[str] | None) -> Shown:
+    def _as_fits(self, messages: Sequence[Message], own: frozenset[str] | None) -> Shown:
         """Without their texts, oldest first."""
         held: list[Shown] = []
-        left_out, size = 0, 0
+        size = 0
         for message in messages:
             hold = self._shape(message)
             if not _readable(own, message):
                 hold["preview"] = hold["summary"] = None
             size += len(encode(hold)) + 1
-            if left_out or size > FITS:
-                left_out += 1
-            else:
-                held.append(hold)
-        return {"held": held, "left_out": left_out}
+            if size > FITS:
+                break
+            held.append(hold)
+        return {"held": held, "left_out": len(messages) - len(held)}
 
     def _shape(self, message: Message) -> Shown:
         known = self._core.roster.known

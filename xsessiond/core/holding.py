@@ -111,7 +111,7 @@ class Holding:
         self.take_up(message, target, row, now)
         sender = message.row.sender_name
         self._core.out.append(Notify(f"A message for {target.name} is held", f"From {sender}: {verdict.cause}."))
-        self._view.changed()
+        self._core.queue_changed = True
         return row
 
     def take_up(self, message: Message, target: Session, row: HoldRow, now: Now) -> None:
@@ -147,7 +147,7 @@ class Holding:
         """It was not stored, so it never was held."""
         self._core.agenda.cancel(("held", message.id))
         self._delivery.take_out(message)
-        self._view.changed()
+        self._core.queue_changed = True
 
     # -- ways out ------------------------------------------------------------------------------------
 
@@ -162,7 +162,7 @@ class Holding:
             target.box.let_go(theirs)
             self._delivery.arrive(theirs, target, now)
         if by_target:
-            self._view.changed()
+            self._core.queue_changed = True
 
     def _let_go(self, message: Message, now: Now, by: str | None, rule: str) -> None:
         hold = message.hold
@@ -184,7 +184,7 @@ class Holding:
         if event != "refuse":  # which is the receiver's own wish
             self._receipts.tell_receiver(message, message.state, now)
         self._tell_decision(message, now, by, rule)
-        self._view.changed()
+        self._core.queue_changed = True
 
     def _tell_decision(self, message: Message, now: Now, by: str | None, rule: str) -> None:
         step = shape_step(message.state, now.ms, rule, by)

@@ -51,8 +51,8 @@ def settled(state: str) -> str:
 
 class Message(Struct, eq=False):
     """A message on its way; made by `message_of`. row: as it was stored; what changes since stands here. origin: its
-    `from`, encoded. lease: the link that has it, or None. hold: why a human must
-    decide, or had to. id, seq, size and target are the row's."""
+    `from`, encoded. lease: the link that has it, or None. hold: why a human must decide, or had to. flags: control
+    markup in the text, once somebody asked. id, seq, size and target are the row's."""
 
     row: MessageRow
     origin: Raw
@@ -64,6 +64,7 @@ class Message(Struct, eq=False):
     lease: int | None = None
     handed_at: int | None = None
     hold: HoldRow | None = None
+    flags: list[str] | None = None
 
     def advance(self, event: str) -> str:
         """Moves by the table and returns the new state. Raises KeyError naming state and event."""

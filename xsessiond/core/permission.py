@@ -58,7 +58,8 @@ def _tell_unseen(peer: Peer) -> str:
 def require_human(core: Core, wire: Wire, act: str) -> None:
     """For what nobody but a human may do; act: as in "to ...". Raises Refusal: not_permitted."""
     caller, settings = find_caller(core, wire), core.settings
-    obstacle = find_obstacle(caller, wire.peer, without_terminal=settings.without_terminal, proven=settings.passphrase)
+    proven = settings.passphrase and settings.passphrase_is_set
+    obstacle = find_obstacle(caller, wire.peer, without_terminal=settings.without_terminal, proven=proven)
     if obstacle is not None:
         raise _refuse(core, wire, caller, f"Only a human may {act}.", act, obstacle)
 

@@ -47,8 +47,8 @@ class CoreSettings(msgspec.Struct, frozen=True):
     """The settings of the user and the administrator.
 
     inbound, outbound, scope: as set by the managed and the user's file, in this order. hold_expiry_ms: None for never.
-    assume_class: by harness. notifies: the user is told of held messages by a command. shown: all of them, for people.
-    config_ok, config_problems: for `status`.
+    assume_class: by harness. passphrase: decisions need it; passphrase_is_set: there is one. notifies: the user is told
+    of held messages by a command. shown: all of them, for people. config_ok, config_problems: for `status`.
     """
 
     pacing: PaceSettings = PaceSettings()
@@ -62,6 +62,7 @@ class CoreSettings(msgspec.Struct, frozen=True):
     assume_class: Mapping[str, str] = {}
     without_terminal: bool = False
     passphrase: bool = False
+    passphrase_is_set: bool = True
     notifies: bool = False
     off: bool = False
     shown: tuple[ShownValue, ...] = ()

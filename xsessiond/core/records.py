@@ -17,8 +17,8 @@ Digest = bytes
 
 
 class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A session as stored. `inbound`: the policy it was launched with. `live` says whether it was in the roster;
-    `token_hash` is SHA-256 of the token's text."""
+    """A session as stored. `inbound`: the policy it was launched with, or a word that is none where that could not be
+    read. `live` says whether it was in the roster; `token_hash` is SHA-256 of the token's text."""
 
     id: str
     ref: str

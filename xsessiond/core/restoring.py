@@ -84,7 +84,7 @@ def _restore_message(core: Core, holding: Holding, hold: HoldRow | None, row: Me
     if row.state == "held":
         if hold is None:  # it never got through, whatever the reason was
             core.log("error", "a held message has no reason", message=row.id)
-            hold = HoldRow(row.seq, row.id, "invalid-setting", "its reason was lost", "unknown", row.sent_at, None)
+            hold = HoldRow(row.seq, row.id, "invalid-setting", "its reason was lost", "several", row.sent_at, None)
         holding.take_up(message, owner, hold, now)
         return
     message.hold = hold

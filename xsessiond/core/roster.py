@@ -161,7 +161,7 @@ class Session:
             started_at=self.started_at,
             last_seen_at=self.last_seen_at,
             ended_at=self.ended_at,
-            inbound=self.launch.value if self.launch is not None else None,
+            inbound=None if self.launch is None else self.launch.value or "unreadable",
         )
 
     @classmethod

@@ -145,6 +145,8 @@ def shape_hold(message: Message, sender: SessionShape | None, target: SessionSha
     """`hold` of the contract: all that a person should see before deciding, but for the text."""
     row, hold = message.row, message.hold
     assert hold is not None, "what is held has its reason"
+    if message.flags is None:
+        message.flags = find_control_markup(row.body)  # once: a long text takes a while
     origin: object = sender
     if sender is None:
         origin = {
@@ -169,7 +171,7 @@ def shape_hold(message: Message, sender: SessionShape | None, target: SessionSha
         "summary": row.summary,
         "sender_class": hold.sender_class,
         "receiver_class": target.perm_class,
-        "flags": find_control_markup(row.body),
+        "flags": message.flags,
     }
 
 

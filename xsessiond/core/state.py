@@ -169,6 +169,7 @@ class Core:
         self.proving: dict[int, Proving] = {}
         self.trusts: dict[str, TrustRow] = {}
         self.queue_watchers: set[int] = set()
+        self.queue_changed = False
         self.arrivals: dict[str, Arrival] = {}
 
     def persist(self, op: Op) -> None:
