@@ -32,7 +32,7 @@ VERBS = {
     "deny": "Turn held messages away.",
     "trust": "What you approved for later messages too.",
     "explain": "Whether a message would get through, and why.",
-    "passphrase": "Set what you are asked for when you decide.",
+    "passphrase": "Set the passphrase for your decisions.",
     "rename": "Give a session another name.",
     "status": "How the broker is.",
     "start": "Start the broker, if it does not run.",

@@ -131,7 +131,7 @@ def roster(document: Mapping[str, object], sink: Sink) -> list[str]:
         lines.append("No session is running. One appears when a harness starts `xsessionctl mcp`.")
     held = sum(count for session in sessions if isinstance(count := session.get("held"), int))
     if held:
-        lines.append(f"{held} held: you decide. See `xsessionctl hold-queue`.")
+        lines.append(f"{held} held until a human decides: `xsessionctl hold-queue`.")
     for gap in rows_of(document, "incomplete"):
         lines.append(f"Not looked at: {one_line(gap.get('source'))} ({one_line(gap.get('reason'))}).")
     return lines

@@ -50,6 +50,7 @@ def test_the_settings_are_those_of_the_contract() -> None:
         "harness.NAME.resume",
         "approvals.without_terminal",
         "approvals.passphrase",
+        "approvals.elicitation",
         "approvals.notify",
         "pacing.target_burst",
         "pacing.target_per_second",
@@ -60,7 +61,6 @@ def test_the_settings_are_those_of_the_contract() -> None:
         "pacing.held_per_session",
         "pacing.max_hops",
         "pacing.exchange_per_minute",
-        "offline.default",
         "offline.keep",
         "store.durability",
         "sessions.off",
@@ -182,10 +182,10 @@ def test_what_decides_is_guarded() -> None:
     """14.2: in these tables everything is a guard."""
     assert {key.path[0] for key in KEYS if key.guard} == {*GUARDED, "harness"}
     assert all(key.guard for name in GUARDED for key in SECTIONS[name])
-    assert all(key.applies == AT_ONCE for key in KEYS if key.guard)
+    assert [key.name for key in KEYS if key.guard and key.applies != AT_ONCE] == ["approvals.elicitation"]
     assert {key.name for key in KEYS if key.applies == NOT_YET} == {
         "harness.NAME.resume",
+        "approvals.elicitation",
         "pacing.max_hops",
         "pacing.exchange_per_minute",
-        "offline.default",
     }

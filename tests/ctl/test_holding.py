@@ -85,7 +85,7 @@ def test_list_status_check_and_log_tell_of_it(running: PrivateBroker, api: Membe
     """5.9: the user is told where they are."""
     sent = web.send("api", "please stop")
     assert [row["held"] for row in ask(running, "list")["sessions"]] == [1, 0]
-    assert "1 held: you decide. See `xsessionctl hold-queue`." in running.ctl("list").stdout
+    assert "1 held until a human decides: `xsessionctl hold-queue`." in running.ctl("list").stdout
     assert "held      1 (xsessionctl hold-queue)" in running.ctl("status").stdout
     assert "A human must decide" in running.ctl("check", sent["id"]).stdout
     assert [entry["state"] for entry in ask(running, "log")["entries"]] == ["held"]

@@ -11,11 +11,26 @@ from tests.support.agent_harness import AgentHarness
 from tests.support.broker_files import read_broker_log
 from tests.support.human import Done, as_human
 from tests.support.private_broker import PrivateBroker
-from tests.support.wire_client import Member, poll, read_status
+from tests.support.wire_client import Member, ask_once, poll, read_status
 from xsessiond.core.passphrase import make_record, matches
 
 FIRST, SECOND = "correct horse", "battery staple"
 OLD, NEW, ASKED = "Old passphrase: ", "New passphrase: ", "Passphrase: "
+
+
+GUESS = """
+import json, sys
+from tests.support.wire_client import Refused, ask_once
+
+def decide(**more):
+    try:
+        return ask_once(sys.argv[1], "decide", verdict="approve", all=True, **more)
+    except Refused as refused:
+        return refused.data
+
+print(json.dumps([ask_once(sys.argv[1], "whoami")["kind"], decide(), decide(passphrase="a guess")]))
+"""
+"""What a process that passes for a human tries without a person."""
 
 
 def set_one(place: PrivateBroker, text: str, *, old: str | None = None) -> Done:
@@ -26,10 +41,11 @@ def set_one(place: PrivateBroker, text: str, *, old: str | None = None) -> Done:
 def switch_on(place: PrivateBroker) -> None:
     """Write the setting, and wait until it is in force."""
     (place.config_dir / "config.toml").write_text("[approvals]\npassphrase = true\n")
-    poll(
-        lambda: json.loads(place.ctl("config", "get", "approvals.passphrase", "--json").stdout),
-        lambda it: "true" in str(it).lower(),
-    )
+    poll(lambda: ask_once(place.rendezvous, "config")["values"], is_on)
+
+
+def is_on(values: list[dict[str, object]]) -> bool:
+    return any((row["key"], row["value"]) == ("approvals.passphrase", "true") for row in values)
 
 
 def record(place: PrivateBroker) -> str:
@@ -104,13 +120,14 @@ def test_each_decision_asks_for_it(running: PrivateBroker) -> None:
             code, output = agent.run(sys.executable, "-m", "xsessionctl", "send", "web", text, "--json")
             assert code == 6
             ids.append(json.loads(output)["id"])
-        code, output = agent.escape(
-            "leave scrub pty", "sh", "-c", f"exec </dev/null; {sys.executable} -m xsessionctl whoami --json"
-        )
-        assert json.loads(output)["kind"] == "human"
-        approve = f"import os; os.setsid(); os.execv({sys.executable!r}, [{sys.executable!r}, '-m', 'xsessionctl', 'approve', '--all', '--json'])"
-        code, output = agent.escape("leave scrub", sys.executable, "-c", approve)
-        assert code == 10
+        code, output = agent.escape("leave scrub pty", sys.executable, "-c", GUESS, str(running.rendezvous))
+        told = json.loads(output)
+        assert told[0] == "human"
+        assert [answer["code"] for answer in told[1:]] == ["not_permitted"] * 2
+        assert [answer["text"] for answer in told[1:]] == [
+            "A decision needs your passphrase.",
+            "That is not the passphrase.",
+        ]
         wrong = as_human(
             running, "approve", ids[0], replies=[(ASKED, "a guess\n"), (ASKED, "another\n"), (ASKED, "a third\n")]
         )

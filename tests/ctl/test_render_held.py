@@ -216,7 +216,7 @@ def test_the_other_verbs_say_where_held_mail_waits() -> None:
     roster = {"sessions": [{**API, "queued": 0, "held": 2}, {**WEB, "queued": 1, "held": 0}]}
     shown = render.roster(roster, SINK)
     assert "0+2 held" in shown[2 + 1]
-    assert shown[-1] == "2 held: you decide. See `xsessionctl hold-queue`."
+    assert shown[-1] == "2 held until a human decides: `xsessionctl hold-queue`."
     assert "held  3 (xsessionctl hold-queue)" in "\n".join(render.broker_state({"held": 3}, SINK))
     assert "held  0" in "\n".join(render.broker_state({"held": 0}, SINK))
     state = render.message_state({"id": "m-1", "state": "held", "to": API, "expires_at": ago(minutes=-60)}, SINK)

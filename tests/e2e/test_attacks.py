@@ -26,7 +26,8 @@ from tests.support.wire_client import Member, read_status
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the tools of its shell are Linux's")
 
-SECURITY = (Path(__file__).parents[2] / "docs" / "security.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+SECURITY = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
 ACTS = str(Path(__file__).parents[1] / "support" / "acts.py")
 MARKING, PLAIN = "CLAUDECODE", ""
 """A harness that marks what its agent starts, and one that does not."""
@@ -237,16 +238,16 @@ def attack_in_vain(scene: Scene, name: str, found: str) -> None:
 
 def check_nothing_changed(scene: Scene) -> None:
     """As its user sees it."""
-    held = json.loads(as_human(scene.place, "hold-queue", "--json").shown)["held"]
-    assert set(scene.held) <= {hold["id"] for hold in held}
-    (trust,) = json.loads(as_human(scene.place, "trust", "list", "--json").shown)["trusts"]
-    assert trust["id"] == scene.trust
+    looks = (["hold-queue", "--json"], ["trust", "list", "--json"], ["check", scene.held[-2], "--json"])
+    done = at_own_terminal(scene.place, [sys.executable, ACTS, *map(json.dumps, looks)], PYTHONPATH=str(ROOT))
+    (_, queue), (_, trusts), (_, about) = json.loads(done.shown)
+    assert set(scene.held) <= {hold["id"] for hold in queue["held"]}
+    assert [trust["id"] for trust in trusts["trusts"]] == [scene.trust]
     assert not (scene.place.config_dir / "config.toml").exists()
     assert scene.web.call("whoami")["name"] == "web"
     # The attempts are in the history of what they were about.
-    history = json.loads(as_human(scene.place, "check", scene.held[-2], "--json").shown)["history"]
-    assert [step["state"] for step in history] == ["held", "held"]
-    assert history[1]["rule"] == "tried to approve, refused: only a human decides"
+    assert [step["state"] for step in about["history"]] == ["held", "held"]
+    assert about["history"][1]["rule"] == "tried to approve, refused: only a human decides"
 
 
 def attack_with_success(scene: Scene, name: str, found: str) -> None:

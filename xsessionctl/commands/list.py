@@ -26,7 +26,7 @@ def command(setup: Setup, *, everything: bool, watch: bool) -> int:
 
     Your own row is marked with a star. DELIVERY says how a message reaches the session: push (at once, also when it is
     idle), turn (with its next turn), pull (when it looks), none. AGE counts from its start; QUEUED is what waits for
-    it, with what is held until you decide.
+    it, with what is held until a human decides.
     """
     params = {"all": True} if everything else {}
     if watch:

@@ -46,11 +46,12 @@ class Audience(Protocol):
 
 @dataclass(slots=True)
 class Play:
-    """What the steps share. told: ids and refs from one step to the next."""
+    """What the steps share. told: ids and refs from one step to the next. watched: a person plays the person."""
 
     stage: Stage
     audience: Audience
     told: dict[str, str] = field(default_factory=dict)
+    watched: bool = True
 
     def actor(self, name: str) -> Actor:
         """The session of that name."""
@@ -151,16 +152,19 @@ def hold(play: Play) -> None:
 def decide(play: Play) -> None:
     """A person sees it, with the reason, and lets it through."""
     seen = play.run("you", "hold-queue")
-    play.expect(BOLD in seen[1] and "mode-mismatch" in seen[1], "The queue should have it, with the reason.")
-    why = play.run("you", "explain", "--from", BOLD, "--to", ASKING)
-    play.expect(why[0] == 0 and "would be held" in why[1], "It should be explained.")
+    if BOLD in seen[1]:
+        play.expect("mode-mismatch" in seen[1], "The queue should say why.")
+        why = play.run("you", "explain", "--from", BOLD, "--to", ASKING)
+        play.expect(why[0] == 0 and "would be held" in why[1], "It should be explained.")
     approved = play.run("you", "approve", play.told["held"][:SHORT])
     if approved[0] == NOT_PERMITTED:
+        play.watched = False
         play.audience.conclude(
-            "This demonstration runs below an agent, or where nobody can tell, so that even it may not approve. In a "
-            "terminal of your own it would go on: the message arrives, marked as approved by you."
+            "This demonstration was started by an agent, or where that cannot be told, so that it may not approve. "
+            "In a terminal of your own it goes on: the message arrives, marked as approved by you."
         )
         return
+    play.expect(BOLD in seen[1], "The queue should have it.")
     play.expect(approved[0] == 0, "It should be approved.")
     got = _rows(play.call(ASKING, "read_messages").structured, "messages")
     play.expect([message.get("id") for message in got] == [play.told["held"]], "It should arrive now.")
@@ -175,10 +179,15 @@ def decide(play: Play) -> None:
 
 def look(play: Play) -> None:
     """A person looks from a terminal."""
-    for verb, expected in (("list", ANSWERING), ("log", ANSWER)):
-        code, output = play.run("you", verb)
-        play.expect(code == 0 and expected in output, f"`xsessionctl {verb}` should show {expected!r}.")
-    play.audience.conclude("Everything can be seen from any terminal of yours.")
+    code, output = play.run("you", "list")
+    play.expect(code == 0 and ANSWERING in output, f"`xsessionctl list` should show {ANSWERING!r}.")
+    code, output = play.run("you", "log")
+    play.expect(code == 0 and (ANSWER in output or not play.watched), f"`xsessionctl log` should show {ANSWER!r}.")
+    play.audience.conclude(
+        "Everything can be seen from any terminal of yours."
+        if play.watched
+        else "From a terminal of yours everything can be seen; an agent sees what its own session sent and got."
+    )
 
 
 STEPS: list[tuple[str, Callable[[Play], None]]] = [

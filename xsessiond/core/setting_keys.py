@@ -201,6 +201,15 @@ KEYS: tuple[Key, ...] = (
         guard=True,
     ),
     Key(
+        ("approvals", "elicitation"),
+        yes_or_no,
+        False,
+        "`true` `false`",
+        "Whether an answer in a harness's own dialog counts as yours. It never does: an agent's looks the same.",
+        guard=True,
+        applies=NOT_YET,
+    ),
+    Key(
         ("approvals", "notify"),
         command,
         None,
@@ -222,7 +231,6 @@ KEYS: tuple[Key, ...] = (
         ("refuse", "queue"),
         "refuse",
         "What becomes of a message to a session that does not run, when the sender does not say.",
-        applies=NOT_YET,
     ),
     Key(
         ("offline", "keep"),
