@@ -1,17 +1,8 @@
-"""Running a command at a terminal: a pseudo-terminal of its own that controls it, as for a person who types it."""
+"""Running `xsessionctl` at a terminal, as for a person who types it."""
 
 from __future__ import annotations
 
-import fcntl
-import os
-import pty
-import select
-import struct
-import subprocess
-import sys
-import termios
-import time
-
+from tests.support.human import as_human
 from tests.support.private_broker import PrivateBroker
 
 
@@ -27,38 +18,5 @@ def at_terminal(
 
     interrupt_at: type Ctrl-C once this has appeared.
     """
-    master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    process = subprocess.Popen(
-        [sys.executable, "-c", f"{CONTROLLED}from xsessionctl.__main__ import main; main()", *words],
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        cwd=place.home,
-        env=place.environ(TERM="xterm", **extra),
-        start_new_session=True,
-    )
-    place.started.append(process)
-    os.close(slave)
-    seen, deadline = b"", time.monotonic() + within_s
-    try:
-        while True:
-            if not select.select([master], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                raise AssertionError(f"no end within {within_s} s, after {seen!r}")
-            try:
-                data = os.read(master, 1 << 16)
-            except OSError:  # how Linux says that nobody has the other side any more
-                break
-            if not data:
-                break
-            seen += data
-            if interrupt_at is not None and interrupt_at.encode() in seen:
-                os.write(master, b"\x03")
-                interrupt_at = None
-    finally:
-        os.close(master)
-    return process.wait(10), seen.decode().replace("\r\n", "\n")
-
-
-CONTROLLED = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
-"""What makes standard input the terminal that controls the process."""
+    replies = [] if interrupt_at is None else [(interrupt_at, "\x03")]
+    return as_human(place, *words, replies=replies, columns=columns, within_s=within_s, **extra)
