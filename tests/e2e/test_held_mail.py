@@ -28,11 +28,10 @@ def _no_shim_stays(broker: PrivateBroker) -> Iterator[None]:
     finish_all()
 
 
-def start(place: PrivateBroker, name: str, perm_class: str | None, **more: str) -> ShimProcess:
-    """A session below a harness of its own, introduced and known to the broker."""
-    if perm_class is not None:
-        more["XSESSIOND_CLASS"] = perm_class
-    process = ShimProcess(place, XSESSIOND_NAME=name, **more)
+def start(place: PrivateBroker, name: str, perm_class: str, **more: str) -> ShimProcess:
+    """A session below a harness of its own, introduced and known to the broker. perm_class: empty where it states
+    none."""
+    process = ShimProcess(place, XSESSIOND_NAME=name, XSESSIOND_CLASS=perm_class, **more)
     process.initialize()
     assert process.call("list_agents")["structuredContent"]["self"]["name"] == name
     return process
@@ -133,7 +132,7 @@ def test_the_launch_of_a_session_says_what_comes_in(
 def test_a_session_that_states_no_class_holds_everything_but_its_human(broker: PrivateBroker) -> None:
     """4.2, 4.4."""
     web = start(broker, "web", "prompting")
-    api = start(broker, "api", None)
+    api = start(broker, "api", "")
     assert web.call("send_message", to="api", message=BODY)["structuredContent"]["state"] == "held"
     human(broker, "send", "api", "from me")
     assert [message["text"] for message in read(api)] == ["from me"]
