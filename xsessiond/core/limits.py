@@ -14,6 +14,11 @@ MAX_BODY = MAX_FRAME - (16 << 10)
 """A body as UTF-8: leaves room in the delivering frame for the sender's name, folder and the rest of the header."""
 MAX_SKIP = 16 << 20
 """How much of an over-long line is read and thrown away to find its end and say its size, before the link is closed."""
+LOOKUPS_PER_LINK = 3
+"""Requests of one peer that wait for the store at once; further frames wait unread. Their answers fit into its outbox
+even at their largest."""
+FRAME_WEIGHT = 1 << 10
+"""Bytes that a frame counts for while a slow commit runs, besides its answer: what it left to be stored gathers."""
 FRAMES_PER_TURN = 64
 """Frames of one peer handled before other tasks get their turn."""
 READ_SIZE = 32 << 10
@@ -61,6 +66,8 @@ QUEUE_PER_SESSION = 50
 """Messages waiting for one receiver."""
 QUEUE_BYTES_PER_SESSION = 16 << 20
 """Bytes waiting for one receiver, so that 50 of the largest bodies do not fill the broker's memory."""
+LOG_BYTES = 4 << 20
+"""Texts that one question to the log reads: more than an answer holds, since who asks may not see all of them."""
 TAKE_MAX = 50
 """Messages in one batch."""
 PUSH_WINDOW = 64

@@ -197,7 +197,7 @@ class Core:
         still there; it may raise Refusal."""
         self._tickets += 1
         self.asked[self._tickets] = Asked(wire.link, request_id, then)
-        self.out.append(LookUp(self._tickets, question))
+        self.out.append(LookUp(self._tickets, question, wire.link))
 
     def owner_of(self, session_id: str) -> Session | None:
         """The session that this id belongs to, or the one that stands for the human or for scripts."""
