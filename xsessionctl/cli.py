@@ -36,6 +36,8 @@ VERBS = {
     "mcp": "The MCP server that a harness starts.",
 }
 """Every verb with its line in the overview, in the order of the overview."""
+OF_VERBS = {"--json": "--json", "--color": "--color never", "--timeout": "--timeout 5"}
+"""The options that all verbs have, as one would write them."""
 
 
 class Tree(Helpful, click.Group):
@@ -120,8 +122,17 @@ def tree() -> None:
 
 def run(words: Sequence[str]) -> int:
     """Does what `words` (without the program's name) ask. Returns the exit code."""
+    if words[:1] == ["help"]:  # as many programs have it: of a verb, or of all
+        words = [*words[1:2], "--help"]
     try:
         answer = tree.main(args=list(words), prog_name=PROGRAM, standalone_mode=False)
+    except click.NoSuchOption as problem:
+        if problem.option_name in OF_VERBS and problem.ctx is not None and problem.ctx.parent is None:
+            text = (
+                f"{problem.option_name} stands after the verb, as in `{PROGRAM} list {OF_VERBS[problem.option_name]}`."
+            )
+            problem = click.UsageError(text, problem.ctx)
+        return _refuse_usage(problem, as_json="--json" in words)
     except click.UsageError as problem:
         return _refuse_usage(problem, as_json="--json" in words)
     except click.ClickException as problem:
@@ -139,5 +150,5 @@ def _refuse_usage(problem: click.UsageError, *, as_json: bool) -> int:
         write_text(sys.stdout, problem.format_message() + "\n")
         return 2
     where = problem.ctx.command_path if problem.ctx else PROGRAM
-    text = problem.format_message()
+    text = " ".join(line.strip() for line in problem.format_message().splitlines())
     return fail(ClientError("usage", text, f"See `{where} --help`."), Sink(), as_json=as_json)

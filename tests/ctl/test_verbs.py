@@ -261,6 +261,7 @@ def test_a_person_reads_what_was_answered_and_it_is_delivered(running: PrivateBr
     assert code == 0
     assert answer in seen
     assert "`xsessionctl inbox --take` shows the texts" in seen
+    assert re.search(r"  api → \S+ \(human\)  queued  " + answer, running.ctl("log").stdout)
     assert api_log(running)[-1][1] == "queued", "looking takes nothing"
     code, seen = at_terminal(running, "inbox", "--take", NO_COLOR="1")
     head, *text = seen.splitlines()

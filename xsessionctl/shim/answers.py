@@ -24,6 +24,8 @@ _MEANINGS = {
     "replied": "",
 }
 """What each state of a message means to its sender."""
+HUMAN = "human"
+"""The id of the receiver that is no session: the user, at a terminal."""
 _OVERDUE = "No reply yet; it will come to you by itself. Do not send it again."
 _RECENT = 20
 """Lines of a text that lists many messages."""
@@ -79,6 +81,8 @@ def tell_sent(
         meaning = _OVERDUE
     text = f"{state}. {meaning}".rstrip()
     to = result.get("to")
+    if state == "queued" and isinstance(to, dict) and to.get("id") == HUMAN:
+        text = f"{state}. Your user reads it when they look. Do not send it again."
     whole = f"{message_id} to {_call(to)}: {text}" if isinstance(to, dict) else f"{message_id}: {text}"
     if len(whole.encode("utf-8", "replace")) > SHIM_SENT_TEXT_BYTES:
         ref = to.get("ref") if isinstance(to, dict) else None
@@ -141,6 +145,8 @@ def _line(message: Mapping[str, object]) -> str:
 
 
 def _call(session: Mapping[str, object]) -> str:
+    if session.get("id") == HUMAN:
+        return "your user"
     return f"{_show(session.get('name'))} [{session.get('ref')}]"
 
 
