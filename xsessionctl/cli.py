@@ -126,13 +126,6 @@ def run(words: Sequence[str]) -> int:
         words = [*words[1:2], "--help"]
     try:
         answer = tree.main(args=list(words), prog_name=PROGRAM, standalone_mode=False)
-    except click.NoSuchOption as problem:
-        if problem.option_name in OF_VERBS and problem.ctx is not None and problem.ctx.parent is None:
-            text = (
-                f"{problem.option_name} stands after the verb, as in `{PROGRAM} list {OF_VERBS[problem.option_name]}`."
-            )
-            problem = click.UsageError(text, problem.ctx)
-        return _refuse_usage(problem, as_json="--json" in words)
     except click.UsageError as problem:
         return _refuse_usage(problem, as_json="--json" in words)
     except click.ClickException as problem:
@@ -151,4 +144,6 @@ def _refuse_usage(problem: click.UsageError, *, as_json: bool) -> int:
         return 2
     where = problem.ctx.command_path if problem.ctx else PROGRAM
     text = " ".join(line.strip() for line in problem.format_message().splitlines())
+    if isinstance(problem, click.NoSuchOption) and where == PROGRAM and problem.option_name in OF_VERBS:
+        text = f"{problem.option_name} stands after the verb, as in `{PROGRAM} list {OF_VERBS[problem.option_name]}`."
     return fail(ClientError("usage", text, f"See `{where} --help`."), Sink(), as_json=as_json)
