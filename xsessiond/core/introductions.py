@@ -83,6 +83,7 @@ class Introductions:
         self._core.out.append(OpenDoor(session.id, session.ref))
         self._core.agenda.cancel(("keep", session.id))
         self._core.agenda.schedule(("grace", session.id), now.mono + limits.GRACE_S)
+        self._bound_introduced(session, now)
         self._core.save(session)
         self._core.log(
             "info",
@@ -91,6 +92,18 @@ class Introductions:
             harness=session.harness,
         )
         self._answer_registered(wire, request, session, token=token, resumed=known is not None, notice=notice)
+
+    def _bound_introduced(self, session: Session, now: Now) -> None:
+        """A session that never attaches costs a socket and a row: the oldest of many of those goes, as if its time were
+        over."""
+        introduced = self._core.introduced
+        introduced.pop(session.id, None)
+        if not session.links:
+            introduced[session.id] = session
+        if len(introduced) > limits.INTRODUCED_MOST:
+            oldest = introduced.pop(next(iter(introduced)))
+            if not oldest.links:
+                self._liveness.end(oldest, "lost", now)
 
     def _known_by_token(self, wire: Wire, params: RegisterParams) -> Session | None:
         """The session that the client proves to be: one that runs, or one that was lost and may come back. None if it
@@ -221,7 +234,9 @@ class Introductions:
         if session.process is None and session.bound is None:
             session.bound = wire.peer.process
         wire.session, wire.caller, wire.push = session, Caller("session", session), request.params.push
+        wire.protocol.proven = True
         session.links.add(wire.link)
+        self._core.introduced.pop(session.id, None)
         session.unresponsive = False
         session.last_seen_at, session.seen = now.ms, now.mono
         self._core.agenda.cancel(("grace", session.id))

@@ -74,6 +74,8 @@ PUSH_WINDOW = 64
 """Pushed and not acknowledged on one link."""
 LINKS_PER_SESSION = 8
 """Connections to one session's private socket at once: the shim, its hooks, a plugin."""
+INTRODUCED_MOST = 256
+"""Sessions that registered and have not attached yet: each costs a socket. A shim needs milliseconds for it."""
 RECENT_SENDS = 1000
 """What `check` without an id shows."""
 
@@ -124,7 +126,9 @@ ACCEPTS_PER_TURN = 16
 BACKLOG = 128
 """Connections that the kernel keeps for one listening socket until they are taken."""
 MAX_CONNECTIONS = 1024
-"""Open connections of one listening socket; further ones wait in its backlog until one closes."""
+"""Open connections of the rendezvous; for a further one, the process that has the most loses its oldest."""
+DOOR_CONNECTIONS = 4 * LINKS_PER_SESSION
+"""The same for a session's private socket. Links that attached are not touched."""
 ACCEPT_RETRY_S = 0.1
 """Pause of a listening socket after the machine had no descriptor or memory left for a connection."""
 OPEN_FILES = 65536

@@ -139,6 +139,8 @@ class Core:
         self.agenda = Agenda()
         self.wires: dict[int, Wire] = {}
         self.messages: dict[str, Message] = {}
+        self.introduced: dict[str, Session] = {}
+        """Sessions that registered and have not attached since, oldest first."""
         self.waits: dict[str, Wait] = {}
         self.told_of: dict[str, int] = {}
         """Replies in memory that ended a wait, and the link that was told so."""
