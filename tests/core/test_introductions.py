@@ -129,6 +129,21 @@ def test_a_pid_that_is_no_ancestor_is_not_believed(house: House) -> None:
 # -- coming back -------------------------------------------------------------------------------------------------------
 
 
+def test_a_session_cannot_take_what_is_above_it_for_its_harness(house: House) -> None:
+    """13.2: else the user's shell, and every agent started there, would speak as that session."""
+    terminal, agent = 500, house.join("agent", pid=600)
+    inside = peer(603, 602, 600, terminal, 1)
+    for pid in (terminal, 1):
+        thief = Guest(house, pid, {"name": f"thief-{pid}", "pid": pid})
+        line = house.connect(inside)
+        assert line.ask("register", **thief.params)["session"]["pid"] is None
+    assert house.connect(peer(700, terminal, 1, terminal=True)).ask("whoami")["kind"] == "human"
+    assert house.connect(inside).ask("whoami")["name"] == agent.name
+    # What is at or below the session it is in may be a harness of its own: one agent starts another.
+    for pid in (600, 602):
+        assert house.connect(inside).ask("register", name=f"inner-{pid}", pid=pid)["session"]["pid"] == pid
+
+
 def test_sessions_that_never_attach_are_bounded_and_those_that_did_are_not_touched(house: House) -> None:
     """13.3: each costs a socket and a row; the oldest go, and may still come back with their token."""
     api = house.join("api")

@@ -13,7 +13,7 @@ from hmac import compare_digest
 from msgspec import UNSET
 
 from xsessiond.core import limits
-from xsessiond.core.callers import find_ancestor, find_caller, may_use_token
+from xsessiond.core.callers import find_caller, find_harness, may_use_token
 from xsessiond.core.delivery import Delivery
 from xsessiond.core.effects import OpenDoor, ProcessId
 from xsessiond.core.errors import Refusal
@@ -54,7 +54,7 @@ class Introductions:
         """A shim introduces its session: a new one, or one that the broker knows by token, by conversation or by
         process."""
         params = request.params
-        process = find_ancestor(wire.peer, params.pid)
+        process = find_harness(self._core, wire.peer, params.pid)
         _check_conversation(params.harness_session_id)
         known = self._known_by_token(wire, params) if params.resume is not None else None
         if known is not None and known.running:
