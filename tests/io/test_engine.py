@@ -221,7 +221,7 @@ async def test_a_link_that_was_told_of_what_is_not_stored_is_cut_before_it_hears
 async def test_a_lookup_sees_what_nobody_waited_for() -> None:
     store = TroubledStore()
     lazy = Persist(DropPins("x"), lazy=True)
-    async with running_engine(ScriptedBroker(Requests({1: [lazy], 2: [LookUp(7, FindSent("s", 1))]})), store) as rig:
+    async with running_engine(ScriptedBroker(Requests({1: [lazy], 2: [LookUp(7, FindSent("s", 1), 1)]})), store) as rig:
         client = rig.connect()
         await client.send_all(ask(1))
         await client.send_all(ask(2))
@@ -245,7 +245,7 @@ async def test_a_lookup_that_fails_is_told_with_its_sentence() -> None:
         def sent_by(self, sender_id: str, limit: int) -> Sequence[object]:  # type: ignore[override]
             raise FULL
 
-    broker = ScriptedBroker(Requests({1: [LookUp(7, FindSent("s", 1))]}))
+    broker = ScriptedBroker(Requests({1: [LookUp(7, FindSent("s", 1), 1)]}))
     async with running_engine(broker, Unreadable()) as rig:
         client = rig.connect()
         await client.send_all(ask(1))
@@ -255,7 +255,7 @@ async def test_a_lookup_that_fails_is_told_with_its_sentence() -> None:
 
 async def test_a_lookup_sees_what_was_stored_before_it() -> None:
     store = TroubledStore()
-    broker = ScriptedBroker(Requests({1: [store_something(), LookUp(7, FindSent("s", 1))]}))
+    broker = ScriptedBroker(Requests({1: [store_something(), LookUp(7, FindSent("s", 1), 1)]}))
     async with running_engine(broker, store) as rig:
         client = rig.connect()
         rig.slow_disk()

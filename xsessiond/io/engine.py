@@ -74,7 +74,8 @@ class Engine:
         self._waiting: dict[int, int] = {}
         self._asking: dict[int, int] = {}
         self._held: set[int] = set()
-        self._reading = trio.CapacityLimiter(1)  # the store reads one at a time, and commits need threads too
+        self._questions: deque[LookUp] = deque()
+        self._asked = trio.Event()
         self._acting = self._pressing = False
         self._committing = self._troubled = False
         self._commit_s = 0.0
@@ -263,8 +264,8 @@ class Engine:
                         self._around.write_log("info", "link closed", {"why": effect.why})
                     peer.close()
             case LookUp():
-                assert self._nursery is not None
-                self._nursery.start_soon(self._look_up, effect)
+                self._questions.append(effect)
+                self._asked.set()
             case Prune():
                 assert self._nursery is not None
                 self._nursery.start_soon(self._prune, effect.older_than_ms)
@@ -273,11 +274,20 @@ class Engine:
             case _:
                 raise AssertionError(f"{effect} does not belong behind a commit")
 
+    async def _ask_forever(self) -> None:
+        """Puts the questions to the store, which answers one at a time. Those of links that have gone are not asked."""
+        while True:
+            await self._asked.wait()
+            self._asked = trio.Event()
+            while self._questions:
+                await self._look_up(self._questions.popleft())
+
     async def _look_up(self, effect: LookUp) -> None:
         found: Found = None
         problem = None
         try:
-            found = await trio.to_thread.run_sync(answer_question, self._store, effect.question, limiter=self._reading)
+            if effect.link in self.peers:
+                found = await trio.to_thread.run_sync(answer_question, self._store, effect.question)
         except StoreError as error:
             problem = str(error)
         self._handle(LookedUp(effect.ticket, found, problem), self.now())
@@ -302,6 +312,7 @@ class Engine:
         async with trio.open_nursery() as self._nursery:
             self._nursery.start_soon(self._keep_time)
             self._nursery.start_soon(self._commit_forever)
+            self._nursery.start_soon(self._ask_forever)
             self._nursery.start_soon(self._store_the_rest)
             task_status.started()
 
