@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+
 from tests.support.human import as_human
 from tests.support.private_broker import PrivateBroker
 
