@@ -148,6 +148,22 @@ def test_links_in_the_documents_lead_somewhere() -> None:
     assert broken == []
 
 
+def test_documents_that_the_code_names_are_there() -> None:
+    named = {
+        target
+        for path in python_files(below=(*PACKAGES, "tests"))
+        for target in re.findall(r"docs/[\w/.-]+\.md", text_of(path))
+    }
+    assert sorted(target for target in named if not (ROOT / target).exists()) == []
+
+
+def test_the_index_of_decisions_is_whole() -> None:
+    records = {path.name for path in own_files() if path.parent == Path("docs/decisions")} - {"README.md"}
+    listed = re.findall(r"\]\((\d{4}-[\w-]+\.md)\)", text_of(Path("docs/decisions/README.md")))
+    assert sorted(listed) == sorted(records)
+    assert [int(name[:4]) for name in sorted(records)] == list(range(1, len(records) + 1))
+
+
 def test_the_changelog_names_the_version() -> None:
     version = re.search(r'^__version__ = "(.+)"$', text_of(Path("xsessiond/__init__.py")), flags=re.MULTILINE)
     assert version is not None

@@ -44,6 +44,8 @@ VERBS = {
     "mcp": "The MCP server that a harness starts.",
 }
 """Every verb with its line in the overview, in the order of the overview."""
+OF_VERBS = {"--json": "--json", "--color": "--color never", "--timeout": "--timeout 5"}
+"""The options that all verbs have, as one would write them."""
 
 
 class Tree(Family):
@@ -116,6 +118,8 @@ def tree() -> None:
 
 def run(words: Sequence[str]) -> int:
     """Does what `words` (without the program's name) ask. Returns the exit code."""
+    if words[:1] == ["help"]:  # as many programs have it: of a verb, or of all
+        words = [*words[1:2], "--help"]
     try:
         answer = tree.main(args=list(words), prog_name=PROGRAM, standalone_mode=False)
     except click.UsageError as problem:
@@ -135,5 +139,7 @@ def _refuse_usage(problem: click.UsageError, *, as_json: bool) -> int:
         write_text(sys.stdout, problem.format_message() + "\n")
         return 2
     where = problem.ctx.command_path if problem.ctx else PROGRAM
-    text = problem.format_message()
+    text = " ".join(line.strip() for line in problem.format_message().splitlines())
+    if isinstance(problem, click.NoSuchOption) and where == PROGRAM and problem.option_name in OF_VERBS:
+        text = f"{problem.option_name} stands after the verb, as in `{PROGRAM} list {OF_VERBS[problem.option_name]}`."
     return fail(ClientError("usage", text, f"See `{where} --help`."), Sink(), as_json=as_json)

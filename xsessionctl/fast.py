@@ -92,7 +92,8 @@ def sent_lines(document: "Document") -> list[str]:
     target, state, notice = document.get("to"), document.get("state"), document.get("notice")
     if not isinstance(target, dict):
         target = {}
-    whither = f"{SENT_WORDS.get(str(state), f'{state} for')} {target.get('name')} [{target.get('ref')}]"
+    which = f"[{target['ref']}]" if target.get("ref") else "(human)"
+    whither = f"{SENT_WORDS.get(str(state), f'{state} for')} {target.get('name')} {which}"
     parts = [whither, str(document.get("id")), str(notice or "")]
     if state == "held":
         from xsessionctl.render import held_for, one_line

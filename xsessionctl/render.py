@@ -58,6 +58,8 @@ def part_of(document: Mapping[str, object], key: str) -> dict[str, object]:
 def called(session: Mapping[str, object]) -> str:
     """`name [ref]`: how a session is addressed without doubt."""
     name, ref = one_line(session.get("name")), one_line(session.get("ref"))
+    if session.get("id") == "human":
+        return f"{name} (human)"
     return f"{name} [{ref}]" if ref else name or "?"
 
 
@@ -311,7 +313,7 @@ def setting(value: object, *, unset: str) -> str:
 
 def _who(party: Mapping[str, object]) -> str:
     name = one_line(party.get("name"))
-    return name if party.get("kind") in (None, "session", "script") else f"{name} (human)"
+    return f"{name} (human)" if "human" in (party.get("kind"), party.get("id")) else name
 
 
 def identity(document: Mapping[str, object], sink: Sink) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+import pwd
 import socket
 import sys
 
@@ -116,6 +117,14 @@ def _open_store(paths: Paths, config: Config) -> Store:
     return SqliteStore(paths.store_file, config.durability, full_fsync=sys.platform == "darwin")
 
 
+def user_name() -> str:
+    """What sessions call the human: the account's name, whichever environment the broker was started from."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:  # a container's made-up user
+        return os.environ.get("USER") or "you"
+
+
 def _make_broker(paths: Paths, config: Config) -> Broker:
     entropy = Entropy()
     identity = Identity(
@@ -123,7 +132,7 @@ def _make_broker(paths: Paths, config: Config) -> Broker:
         instance=entropy(16).hex(),
         pid=os.getpid(),
         machine=socket.gethostname(),
-        user=os.environ.get("USER") or "you",
+        user=user_name(),
         session_dir=paths.session_dir,
     )
     return Broker(identity, to_core(config, has_passphrase=os.path.lexists(paths.passphrase_file)), entropy)

@@ -204,6 +204,19 @@ def test_a_name_that_was_used_never_means_another_session(house: House) -> None:
     assert api.send("x", "four")["to"]["id"] == new.id
 
 
+def test_a_name_that_a_reply_reached_means_that_session_from_then_on(house: House) -> None:
+    """N5, 2.6: a reply goes by its id; the name that stood beside it was right, and was used."""
+    api, old = house.join("api"), house.join("x")
+    old.send("api", "which port?")
+    (question,) = api.take()
+    api.ack(question)
+    api.send("x", "8080", reply_to=question["id"])
+    old.line.ask("rename", name="y")
+    assert api.send("x", "two")["notice"] == f"x is now called y [{old.ref}]."
+    house.join("x")
+    assert refused(lambda: api.send("x", "three")).code == "name_moved"
+
+
 def test_a_renamed_session_is_reported_as_renamed(house: House) -> None:
     """2.6: and it stays reachable under the name that this sender knows, until another has it."""
     api, x = house.join("api"), house.join("x")

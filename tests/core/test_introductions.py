@@ -6,7 +6,16 @@ import pytest
 
 from tests.support.core_house import Guest, House, is_sentence, peer, refused
 from xsessiond.core.introductions import hash_token
-from xsessiond.core.limits import GRACE_S, LINKS_PER_SESSION, MAX_BODY, MAX_HARNESS, MAX_KEY, MAX_LABEL, MAX_PATH
+from xsessiond.core.limits import (
+    GRACE_S,
+    INTRODUCED_MOST,
+    LINKS_PER_SESSION,
+    MAX_BODY,
+    MAX_HARNESS,
+    MAX_KEY,
+    MAX_LABEL,
+    MAX_PATH,
+)
 
 
 @pytest.fixture
@@ -118,6 +127,42 @@ def test_a_pid_that_is_no_ancestor_is_not_believed(house: House) -> None:
 
 
 # -- coming back -------------------------------------------------------------------------------------------------------
+
+
+def test_a_session_cannot_take_what_is_above_it_for_its_harness(house: House) -> None:
+    """13.2: else the user's shell, and every agent started there, would speak as that session."""
+    terminal, agent = 500, house.join("agent", pid=600)
+    inside = peer(603, 602, 600, terminal, 1)
+    for pid in (terminal, 1):
+        thief = Guest(house, pid, {"name": f"thief-{pid}", "pid": pid})
+        line = house.connect(inside)
+        assert line.ask("register", **thief.params)["session"]["pid"] is None
+    assert house.connect(peer(700, terminal, 1, terminal=True)).ask("whoami")["kind"] == "human"
+    assert house.connect(inside).ask("whoami")["name"] == agent.name
+    # What is at or below the session it is in may be a harness of its own: one agent starts another.
+    for pid in (600, 602):
+        assert house.connect(inside).ask("register", name=f"inner-{pid}", pid=pid)["session"]["pid"] == pid
+
+
+def test_sessions_that_never_attach_are_bounded_and_those_that_did_are_not_touched(house: House) -> None:
+    """13.3: each costs a socket and a row; the oldest go, and may still come back with their token."""
+    api = house.join("api")
+
+    def introduce(name: str) -> Guest:
+        guest = Guest(house, 7, {"name": name, "harness": "codex", "cwd": "/src/app"})
+        guest.register()
+        return guest
+
+    dormant = [introduce(f"dormant-{number}") for number in range(INTRODUCED_MOST)]
+    assert len(house.names()) == INTRODUCED_MOST + 1
+    web = house.join("web")
+    assert set(house.names()) == {"api", "web", *(guest.name for guest in dormant[1:])}  # who came a moment ago stays
+    introduce("one-more")
+    assert len(house.doors) == INTRODUCED_MOST + 2
+    dormant[0].come_back()
+    assert "dormant-0" in house.names()
+    api.send("web")
+    assert web.read() == ["hello"]
 
 
 def test_a_broken_link_comes_back_with_its_token(house: House) -> None:

@@ -163,6 +163,12 @@ def test_what_a_peer_wrote_is_shown_inert() -> None:
     assert lines == ["queued for a\\x1b[31m [1] · m-\\r", "  x\\u202e"]
 
 
+def test_a_person_has_no_ref() -> None:
+    target = {"id": "human", "name": "ann", "ref": ""}
+    lines = fast.sent_lines({"id": "m-1", "state": "queued", "to": target, "notice": None})
+    assert lines == ["queued for ann (human) · m-1"]
+
+
 @pytest.mark.parametrize("name", ["plain", "日本", 'with "quotes"', "back\\slash", "del\x7f", "\x1b[31m", "\u2028"])
 def test_a_document_is_the_same_whether_it_is_taken_apart_or_not(
     short_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str

@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.generate_cli_reference import TARGET, every_verb, make_reference
 from tests.support.private_broker import PrivateBroker
+from xsessionctl import cli
 from xsessionctl.cli import PROGRAM, VERBS, tree
 from xsessionctl.options import EXIT_MEANINGS, Verb
 from xsessiond.core.errors import CODES, EXIT_CODES
@@ -116,6 +117,32 @@ def test_an_unknown_verb_is_refused_with_the_nearest(broker: PrivateBroker) -> N
     done = broker.ctl("lsit")
     assert (done.returncode, done.stdout) == (2, "")
     assert "Did you mean `list`?" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words, text",
+    [
+        (("rename",), "Missing argument 'NEW'."),
+        (("completion",), "Missing argument '{bash|zsh|fish}'. Choose from: bash, zsh, fish"),
+        (("--color", "never"), "--color stands after the verb, as in `xsessionctl list --color never`."),
+        (("--timeout", "3", "list"), "--timeout stands after the verb, as in `xsessionctl list --timeout 5`."),
+        (("--jsn", "list"), "No such option '--jsn'."),
+        (("list", "--jsn"), "No such option '--jsn'. Did you mean '--json'?"),
+    ],
+)
+def test_wrong_usage_says_what_to_write(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], text: str) -> None:
+    """O5: each in one sentence, with the next step."""
+    assert cli.run(words) == 2
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith(f"xsessionctl: {text}")
+    assert second.startswith("  See `xsessionctl ")
+
+
+def test_help_is_a_word_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["help"]) == 0
+    assert "Verbs:" in capsys.readouterr().out
+    assert cli.run(["help", "send"]) == 0
+    assert capsys.readouterr().out.startswith("Usage: xsessionctl send ")
 
 
 def test_without_a_verb_there_is_the_overview(broker: PrivateBroker) -> None:

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -261,6 +262,7 @@ def test_a_person_reads_what_was_answered_and_it_is_delivered(running: PrivateBr
     assert code == 0
     assert answer in seen
     assert "`xsessionctl inbox --take` shows the texts" in seen
+    assert re.search(r"  api → \S+ \(human\)  queued  " + answer, running.ctl("log").stdout)
     assert api_log(running)[-1][1] == "queued", "looking takes nothing"
     code, seen = at_terminal(running, "inbox", "--take", NO_COLOR="1")
     head, *text = seen.splitlines()
@@ -390,7 +392,10 @@ def test_settings_that_cannot_be_used_are_red(broker: PrivateBroker) -> None:
 
 
 def test_paths_are_those_of_the_broker(running: PrivateBroker) -> None:
+    """I6: what a sandbox must be granted is printed, and is there."""
     document = ask(running, "paths")
+    for folder in ("runtime_dir", "session_dir"):
+        assert Path(document[folder]).stat().st_mode & 0o777 == 0o700
     assert document["broker_socket"] == str(running.rendezvous)
     assert document["sources"]["runtime_dir"] == "XSESSIOND_RUNTIME_DIR"
     assert str(running.state_dir) in running.ctl("paths").stdout

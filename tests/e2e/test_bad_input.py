@@ -43,7 +43,8 @@ class House:
         return (
             read_tables(self.place),
             status["broker"]["pid"],
-            {name: status[name] for name in ("sessions", "queued", "held", "store", "warnings")},
+            status["store"]["ok"],  # its detail changes by itself, once the whole file was checked
+            {name: status[name] for name in ("sessions", "queued", "held", "warnings")},
         )
 
     @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 
 import pytest
@@ -25,13 +26,15 @@ from xsessiond.core.effects import (
     Persist,
     ProcessExited,
     ProcessId,
+    SendFrame,
     Stop,
     StopAsked,
     TimePassed,
     WatchProcess,
     WriteLog,
 )
-from xsessiond.core.records import DropPins
+from xsessiond.core.limits import FRAME_WEIGHT, LOOKUPS_PER_LINK, OUTBOX_PAUSE
+from xsessiond.core.records import DropPins, MessageRow
 from xsessiond.core.wire import Request
 from xsessiond.store.contract import StoreError
 
@@ -218,7 +221,7 @@ async def test_a_link_that_was_told_of_what_is_not_stored_is_cut_before_it_hears
 async def test_a_lookup_sees_what_nobody_waited_for() -> None:
     store = TroubledStore()
     lazy = Persist(DropPins("x"), lazy=True)
-    async with running_engine(ScriptedBroker(Requests({1: [lazy], 2: [LookUp(7, FindSent("s", 1))]})), store) as rig:
+    async with running_engine(ScriptedBroker(Requests({1: [lazy], 2: [LookUp(7, FindSent("s", 1), 1)]})), store) as rig:
         client = rig.connect()
         await client.send_all(ask(1))
         await client.send_all(ask(2))
@@ -242,7 +245,7 @@ async def test_a_lookup_that_fails_is_told_with_its_sentence() -> None:
         def sent_by(self, sender_id: str, limit: int) -> Sequence[object]:  # type: ignore[override]
             raise FULL
 
-    broker = ScriptedBroker(Requests({1: [LookUp(7, FindSent("s", 1))]}))
+    broker = ScriptedBroker(Requests({1: [LookUp(7, FindSent("s", 1), 1)]}))
     async with running_engine(broker, Unreadable()) as rig:
         client = rig.connect()
         await client.send_all(ask(1))
@@ -252,7 +255,7 @@ async def test_a_lookup_that_fails_is_told_with_its_sentence() -> None:
 
 async def test_a_lookup_sees_what_was_stored_before_it() -> None:
     store = TroubledStore()
-    broker = ScriptedBroker(Requests({1: [store_something(), LookUp(7, FindSent("s", 1))]}))
+    broker = ScriptedBroker(Requests({1: [store_something(), LookUp(7, FindSent("s", 1), 1)]}))
     async with running_engine(broker, store) as rig:
         client = rig.connect()
         rig.slow_disk()
@@ -345,3 +348,63 @@ async def test_a_frame_for_a_link_that_is_gone_is_dropped() -> None:
         assert await lines(client, 1) == [b"somebody"]
         await client.aclose()
         await wait_for(lambda: LinkClosed(1) in broker.events)
+
+
+# -- one that asks for too much ----------------------------------------------------------------------------------------
+
+
+async def test_large_answers_are_not_gathered_for_one_who_does_not_read_them() -> None:
+    """13.3: what was asked for in one breath is answered as the answers are taken."""
+    asked = 12
+    answers: dict[int, list[Effect]] = {n: [SendFrame(1, b"x" * 2 * OUTBOX_PAUSE + b"\n")] for n in range(asked)}
+    broker = ScriptedBroker(Requests(answers))
+    async with running_engine(broker, TroubledStore()) as rig:
+        client = rig.connect()
+        await client.send_all(b"".join(map(ask, range(asked))))
+        await trio.testing.wait_all_tasks_blocked()
+        assert sum(isinstance(event, FrameReceived) for event in broker.events) <= 2
+        assert len(await lines(client, asked)) == asked
+
+
+async def test_while_a_commit_hangs_a_peer_cannot_pile_up_requests() -> None:
+    store = TroubledStore()
+    broker = ScriptedBroker(lambda event: [store_something()] if isinstance(event, FrameReceived) else [])
+    note = b'{"jsonrpc":"2.0","method":"whoami"}\n'
+    async with running_engine(broker, store) as rig:
+        client = rig.connect()
+        rig.slow_disk()
+        store.close_gate()
+        await client.send_all(note)
+        await trio.to_thread.run_sync(store.begun.acquire)
+        await client.send_all(note * 2000)
+        await trio.testing.wait_all_tasks_blocked()
+        heard = sum(isinstance(event, FrameReceived) for event in broker.events)
+        assert heard <= OUTBOX_PAUSE // FRAME_WEIGHT + 2
+        store.gate.set()
+        await wait_for(lambda: sum(len(batch) for batch in store.batches) == 2001)
+
+
+async def test_questions_to_the_store_are_asked_a_few_at_a_time() -> None:
+    gate, most = threading.Event(), 0
+    running: list[int] = []
+
+    class Slow(TroubledStore):
+        def sent_by(self, sender_id: str, limit: int) -> Sequence[MessageRow]:
+            nonlocal most
+            running.append(limit)
+            most = max(most, len(running))
+            assert gate.wait(20)
+            running.pop()
+            return []
+
+    asked = 100
+    broker = ScriptedBroker(Requests({n: [LookUp(n, FindSent("s", n), 1)] for n in range(asked)}))
+    async with running_engine(broker, Slow()) as rig:
+        client = rig.connect()
+        await client.send_all(b"".join(map(ask, range(asked))))
+        await wait_for(lambda: running)
+        await trio.testing.wait_all_tasks_blocked()
+        assert sum(isinstance(event, FrameReceived) for event in broker.events) == LOOKUPS_PER_LINK
+        gate.set()
+        await wait_for(lambda: sum(isinstance(event, LookedUp) for event in broker.events) == asked)
+        assert most == 1

@@ -13,7 +13,7 @@ import trio
 import trio.testing
 
 from tests.io.rig import wait_for
-from xsessiond.core.limits import MAX_FRAME, OUTBOX_BYTES, OUTBOX_PAUSE, READ_SIZE
+from xsessiond.core.limits import FRAMES_PER_TURN, MAX_FRAME, OUTBOX_BYTES, OUTBOX_PAUSE, READ_SIZE
 from xsessiond.core.link import Frame
 from xsessiond.core.wire import BadFrame, Whoami
 from xsessiond.io.peer import Peer
@@ -28,6 +28,7 @@ class Ground:
     def __init__(self, fds: FdSet, nursery: trio.Nursery) -> None:
         self.fds, self.nursery = fds, nursery
         self.heard: list[tuple[int, Frame]] = []
+        self.most: int | None = None  # frames after which a peer is held
         self.gone: list[int] = []
         self.sockets: list[socket.socket] = []
         self.peers: list[Peer] = []
@@ -46,9 +47,13 @@ class Ground:
         peer.start()
         return peer, theirs
 
-    def hear(self, link: int, frames: Sequence[Frame]) -> None:
-        """Write down what came."""
-        self.heard += [(link, frame) for frame in frames]
+    def hear(self, link: int, frames: Sequence[Frame]) -> int:
+        """Write down what came, all of it."""
+        taken = frames[: self.most]
+        self.heard += [(link, frame) for frame in taken]
+        if self.most is not None:
+            self.peers[link - 1].hold()
+        return len(taken)
 
 
 @asynccontextmanager
@@ -138,6 +143,47 @@ async def test_one_that_sends_much_leaves_the_others_their_turn() -> None:
         await wait_for(lambda: len(ground.heard) == wrote // len(WHOAMI) + 1)
         before = [link for link, _ in ground.heard].index(2)
         assert before <= READ_SIZE // len(WHOAMI) + 1
+
+
+async def test_one_turn_handles_a_bounded_number_of_frames_and_the_rest_in_their_order() -> None:
+    """13.3: 700 requests in one read are not one turn, and a peer that asks one thing comes between."""
+    async with running() as ground:
+        _, loud = ground.connect()
+        _, quiet = ground.connect()
+        count = READ_SIZE // len(WHOAMI)
+        loud.sendall(b"".join(WHOAMI.replace(b'"id":1', b'"id":%d' % number) for number in range(1, count)))
+        quiet.sendall(WHOAMI)
+        await wait_for(lambda: len(ground.heard) == count)
+        assert [link for link, _ in ground.heard].index(2) <= FRAMES_PER_TURN
+        numbers = [frame.id for link, frame in ground.heard if link == 1 and isinstance(frame, Whoami)]
+        assert numbers == list(range(1, count))
+
+
+async def test_one_that_is_held_is_not_heard_until_it_goes_on() -> None:
+    async with running() as ground:
+        peer, client = ground.connect()
+        ground.most = 3
+        client.sendall(WHOAMI * 5)
+        await wait_for(lambda: len(ground.heard) == 3)
+        client.sendall(WHOAMI * 5)
+        client.close()  # its end is noticed behind what it said
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(ground.heard) == 3
+        ground.most = None
+        peer.resume()
+        await wait_for(lambda: len(ground.heard) == 10 and ground.gone == [1])
+
+
+async def test_one_that_is_cut_while_it_is_held_has_gone() -> None:
+    async with running() as ground:
+        peer, client = ground.connect()
+        ground.most = 1
+        client.sendall(WHOAMI * 5)
+        await wait_for(lambda: ground.heard)
+        peer.cut()
+        peer.resume()
+        await trio.testing.wait_all_tasks_blocked()
+        assert (len(ground.heard), ground.gone) == (1, [1])
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------

@@ -178,3 +178,25 @@ async def test_nothing_runs_while_nothing_happens(fds: FdSet, nursery: trio.Nurs
     statistics = trio.lowlevel.current_statistics()
     assert statistics.seconds_to_next_deadline > 10
     pipe.close()
+
+
+async def test_what_is_to_go_on_is_called_in_a_later_turn(fds: FdSet, nursery: trio.Nursery) -> None:
+    called: list[str] = []
+    done = trio.Event()
+
+    def first() -> None:
+        called.append("first")
+        fds.soon(second)
+        called.append("still first")
+
+    def second() -> None:
+        called.append("second")
+        done.set()
+
+    await nursery.start(fds.run)
+    fds.soon(first)
+    fds.soon(lambda: called.append("beside it"))
+    with trio.fail_after(20):
+        await done.wait()
+    assert called == ["first", "still first", "beside it", "second"]
+    assert len(fds) == 0

@@ -14,8 +14,8 @@ from tests.io.rig import wait_for
 from tests.support.broker_files import read_broker_log
 from tests.support.private_broker import PrivateBroker, accepts
 from tests.support.service_rig import TroubledStore, in_thread, running_service
-from tests.support.wire_client import Json, LinkLost, Member, Refused, Wire, read_status
-from xsessiond.core.limits import LINKS_PER_SESSION, STOP_WITHIN_S
+from tests.support.wire_client import Json, LinkLost, Member, Refused, Wire, greet, read_status
+from xsessiond.core.limits import DOOR_CONNECTIONS, LINKS_PER_SESSION, MAX_CONNECTIONS, STOP_WITHIN_S
 from xsessiond.core.records import PutMessage
 from xsessiond.store.contract import StoreError
 from xsessiond.store.memory import MemoryStore
@@ -29,6 +29,35 @@ def join(broker: PrivateBroker, name: str, *, push: bool = False) -> Member:
 
 def send(member: Member, to: str, text: str, key: str | None = None) -> Json:
     return member.send(to, text, key=key)
+
+
+def crowd(path: Path | str, count: int) -> list[Wire]:
+    """So many connections that say hello and then nothing."""
+    return [greet(path) for _ in range(count)]
+
+
+async def test_a_crowd_at_the_rendezvous_keeps_nobody_out(broker: PrivateBroker) -> None:
+    """13.3: connections that stay and say nothing are as many as there may be; who comes is served all the same."""
+    async with running_service(broker, MemoryStore()):
+        wires = await in_thread(crowd, broker.rendezvous, MAX_CONNECTIONS + 20)
+        with await in_thread(join, broker, "api") as api:
+            assert (await in_thread(api.call, "whoami"))["name"] == "api"
+        assert wires[0].has_more(20)  # the oldest had to go
+        assert not wires[-1].has_more()
+        for wire in wires:
+            wire.close()
+
+
+async def test_a_crowd_at_a_private_socket_does_not_keep_its_session_out(broker: PrivateBroker) -> None:
+    """A session's socket can be found by others of the same user. They cannot take its place, or its links."""
+    async with running_service(broker, MemoryStore()):
+        with await in_thread(join, broker, "api") as api:
+            wires = await in_thread(crowd, api.socket, 2 * DOOR_CONNECTIONS)
+            assert (await in_thread(api.call, "whoami"))["name"] == "api"  # its link is not one of those that go
+            await in_thread(api.rejoin)
+            assert (await in_thread(api.call, "whoami"))["name"] == "api"
+            for wire in wires:
+                wire.close()
 
 
 @pytest.mark.parametrize("push", [False, True])

@@ -109,6 +109,16 @@ def test_what_a_receiver_does_is_said_in_words(state: str, words: str) -> None:
     assert text.endswith(words)
 
 
+def test_what_goes_to_the_user_is_not_told_of_as_a_session() -> None:
+    to = {"id": "human", "ref": "", "name": "ann"}
+    text, _ = answers.tell_sent({**SENT, "to": to}, None, waited=False)
+    assert text == f"{SENT['id']} to your user: queued. Your user reads it when they look. Do not send it again."
+    assert (
+        answers.tell_checked({"messages": [{"id": "m-1", "state": "queued", "to": to}]})[0]
+        == "m-1 to your user: queued."
+    )
+
+
 def test_a_reply_that_was_waited_for_comes_in_its_envelope() -> None:
     reply = show_message(make_message("m-9", "forty-two", reply_to=SENT["id"]))
     text, structured = answers.tell_sent({**SENT, "state": "replied", "reply": {"id": "m-9"}}, reply, waited=True)

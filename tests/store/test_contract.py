@@ -19,6 +19,7 @@ from tests.store.rows import (
     session,
     trust,
 )
+from xsessiond.core.limits import LOG_BYTES
 from xsessiond.store.contract import (
     DropPins,
     DropReceipts,
@@ -63,6 +64,20 @@ def test_a_message_comes_back_as_it_was(store: Store) -> None:
     store.commit([PutMessage(row) for row in rows])
     assert [store.find_message(row.id) for row in rows] == [(row, []) for row in rows]
     assert store.read_log(limit=9, since_ms=None, thread=None) == rows
+
+
+def test_the_log_reads_a_bounded_amount_of_text(store: Store) -> None:
+    """13.3: texts of many megabytes are not all loaded to answer one question; the newest are."""
+    store.commit([put(seq, body="x" * (1 << 20), bytes=1 << 20) for seq in range(1, 9)])
+    found = store.read_log(limit=100, since_ms=None, thread=None)
+    assert [row.seq for row in found] == [4, 5, 6, 7, 8]
+    assert sum(row.bytes for row in found) <= LOG_BYTES + (1 << 20)
+
+
+def test_what_a_sender_sent_comes_without_the_texts(store: Store) -> None:
+    row = message(1, body="x" * 1000, bytes=1000, sender_id="s-a")
+    store.commit([PutMessage(row)])
+    assert store.sent_by("s-a", 10) == [replace(row, body="")]
 
 
 def test_sessions_come_back_as_they_were_and_replaced(store: Store) -> None:

@@ -13,7 +13,7 @@ from xsessionctl.requests import ask
 @verb(
     "check",
     examples={
-        "xsessionctl check m-5f0c": "one message, with its history",
+        "xsessionctl check m-204b9b00ddd7cd357612d37b8c0746c1": "one message, with its history",
         "xsessionctl check": "the last ones you sent",
     },
     exits=(3, 7, 9),
@@ -22,8 +22,9 @@ from xsessionctl.requests import ask
 def command(setup: Setup, *, message_id: str | None) -> int:
     """What became of a message.
 
-    The answer comes from the store, also after a restart. queued: on disk, nobody has it yet. handed: given to the
-    harness. delivered: there is evidence that it is in front of the model. replied: answered. Only your own are known.
+    ID is what `send` printed. The answer comes from the store, also after a restart. queued: on disk, nobody has it
+    yet. handed: given to the harness. delivered: there is evidence that it is in front of the model. replied: answered.
+    Only your own are known.
     """
     params = {} if message_id is None else {"message_id": message_id}
     return conclude(

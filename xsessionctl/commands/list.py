@@ -24,7 +24,8 @@ from xsessionctl.requests import ask
 def command(setup: Setup, *, everything: bool, watch: bool) -> int:
     """Who is running, and how mail reaches each.
 
-    Your own row is marked with a star. DELIVERY says how a message reaches the session: push (at once, also when it is
+    Your own row is marked with a star. STATE is idle, busy, waiting (for its user), unresponsive, offline, or unknown
+    where the harness cannot tell. DELIVERY says how a message reaches the session: push (at once, also when it is
     idle), turn (with its next turn), pull (when it looks), none. AGE counts from its start; QUEUED is what waits for
     it, with what is held until a human decides.
     """

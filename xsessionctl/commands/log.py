@@ -21,7 +21,7 @@ UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
     "log",
     examples={
         "xsessionctl log --since 2h": "the last two hours, oldest first",
-        "xsessionctl log --thread m-5f0c": "a message, its replies, and theirs",
+        "xsessionctl log --thread m-204b9b00ddd7cd357612d37b8c0746c1": "a message, its replies, and theirs",
         "xsessionctl log --follow": "and what comes, until Ctrl-C",
     },
     exits=(7, 9, 10),

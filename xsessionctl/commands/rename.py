@@ -19,14 +19,16 @@ from xsessionctl.requests import ask
     },
     exits=(3, 4, 7, 9, 10),
 )
-@click.argument("old", metavar="[OLD]", shell_complete=complete_session)
+@click.argument("old", metavar="[OLD]", required=False, shell_complete=complete_session)
 @click.argument("new", metavar="NEW", required=False)
-def command(setup: Setup, *, old: str, new: str | None) -> int:
+def command(setup: Setup, *, old: str | None, new: str | None) -> int:
     """Give a session another name.
 
     With one name: the session that you are. With two: the session called OLD, which only a human may do. A taken name
     is refused, with a free one suggested. Messages that wait go with the session, whatever it is called.
     """
+    if old is None:
+        raise click.MissingParameter(param_hint="'NEW'", param_type="argument", ctx=click.get_current_context())
     params = {"name": old} if new is None else {"of": old, "name": new}
     return conclude(lambda: ask("rename", params, setup.deadline), _renamed, setup.sink, as_json=setup.as_json)
 

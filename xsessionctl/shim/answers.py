@@ -29,6 +29,8 @@ _TARGETS = {
     "offline": "That session does not run now.",
 }
 """What the state of a receiver says that is no word of everyday language."""
+HUMAN = "human"
+"""The id of the receiver that is no session: the user, at a terminal."""
 _OVERDUE = "No reply yet; it will come to you by itself. Do not send it again."
 _RECENT = 20
 """Lines of a text that lists many messages."""
@@ -85,6 +87,8 @@ def tell_sent(
     until = f" until {_minute(result['expires_at'])}" if state == "held" and result.get("expires_at") else ""
     text = f"{state}{until}. {meaning}".rstrip()
     to = result.get("to")
+    if state == "queued" and isinstance(to, dict) and to.get("id") == HUMAN:
+        text = f"{state}. Your user reads it when they look. Do not send it again."
     whole = f"{message_id} to {_call(to)}: {text}" if isinstance(to, dict) else f"{message_id}: {text}"
     if len(whole.encode("utf-8", "replace")) > SHIM_SENT_TEXT_BYTES:
         ref = to.get("ref") if isinstance(to, dict) else None
@@ -147,6 +151,8 @@ def _line(message: Mapping[str, object]) -> str:
 
 
 def _call(session: Mapping[str, object]) -> str:
+    if session.get("id") == HUMAN:
+        return "your user"
     return f"{_show(session.get('name'))} [{session.get('ref')}]"
 
 

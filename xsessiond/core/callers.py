@@ -48,6 +48,18 @@ def find_ancestor(peer: Peer, pid: int | None) -> ProcessId | None:
     return None
 
 
+def find_harness(core: Core, peer: Peer, pid: int | None) -> ProcessId | None:
+    """The process that a newcomer names as its harness: itself or one above it, but none above a session that it is
+    inside of. All that is below such a process (the user's shell, other agents) would speak as the newcomer."""
+    named = find_ancestor(peer, pid)
+    for process in peer.ancestors if named is not None else ():
+        if process == named:
+            return named
+        if core.roster.at_process(process):
+            return None
+    return None
+
+
 def may_use_token(session: Session, peer: Peer) -> bool:
     """Whether the token may be used from there: from the session's harness or below it; where that process is not
     known, from the process that used it first or below that."""

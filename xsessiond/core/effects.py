@@ -251,10 +251,11 @@ Question = FindMessage | FindKey | FindSent | ReadLog | FindEvents
 
 
 class LookUp(Struct, frozen=True):
-    """Ask the store, after all that was persisted before, and answer with `LookedUp`."""
+    """Ask the store, after all that was persisted before, and answer with `LookedUp`. link: whose request needs it."""
 
     ticket: int
     question: Question
+    link: int = 0
 
 
 class ReadProject(Struct, frozen=True):

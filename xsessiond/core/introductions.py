@@ -13,7 +13,7 @@ from hmac import compare_digest
 from msgspec import UNSET
 
 from xsessiond.core import limits
-from xsessiond.core.callers import find_ancestor, find_caller, may_use_token
+from xsessiond.core.callers import find_caller, find_harness, may_use_token
 from xsessiond.core.delivery import Delivery
 from xsessiond.core.effects import ForgetProject, OpenDoor, ProcessId, ProjectRead, ReadProject
 from xsessiond.core.errors import Refusal
@@ -57,7 +57,7 @@ class Introductions:
         """A shim introduces its session: a new one, or one that the broker knows by token, by conversation or by
         process."""
         params = request.params
-        process = find_ancestor(wire.peer, params.pid)
+        process = find_harness(self._core, wire.peer, params.pid)
         _check_conversation(params.harness_session_id)
         known = self._known_by_token(wire, params) if params.resume is not None else None
         if known is not None and known.running:
@@ -88,6 +88,7 @@ class Introductions:
         self._core.out.append(OpenDoor(session.id, session.ref))
         self._core.agenda.cancel(("keep", session.id))
         self._core.agenda.schedule(("grace", session.id), now.mono + limits.GRACE_S)
+        self._bound_introduced(session, now)
         self._core.save(session)
         self._core.log(
             "info",
@@ -126,6 +127,18 @@ class Introductions:
                     notice=arrival.notice,
                 )
         self._holding.reconsider(session, now)
+
+    def _bound_introduced(self, session: Session, now: Now) -> None:
+        """A session that never attaches costs a socket and a row: the oldest of many of those goes, as if its time were
+        over."""
+        introduced = self._core.introduced
+        introduced.pop(session.id, None)
+        if not session.links:
+            introduced[session.id] = session
+        if len(introduced) > limits.INTRODUCED_MOST:
+            oldest = introduced.pop(next(iter(introduced)))
+            if not oldest.links:
+                self._liveness.end(oldest, "lost", now)
 
     def _known_by_token(self, wire: Wire, params: RegisterParams) -> Session | None:
         """The session that the client proves to be: one that runs, or one that was lost and may come back. None if it
@@ -264,7 +277,9 @@ class Introductions:
         if session.process is None and session.bound is None:
             session.bound = wire.peer.process
         wire.session, wire.caller, wire.push = session, Caller("session", session), request.params.push
+        wire.protocol.proven = True
         session.links.add(wire.link)
+        self._core.introduced.pop(session.id, None)
         session.unresponsive = False
         session.last_seen_at, session.seen = now.ms, now.mono
         self._core.agenda.cancel(("grace", session.id))

@@ -14,6 +14,11 @@ MAX_BODY = MAX_FRAME - (16 << 10)
 """A body as UTF-8: leaves room in the delivering frame for the sender's name, folder and the rest of the header."""
 MAX_SKIP = 16 << 20
 """How much of an over-long line is read and thrown away to find its end and say its size, before the link is closed."""
+LOOKUPS_PER_LINK = 3
+"""Requests of one peer that wait for the store at once; further frames wait unread. Their answers fit into its outbox
+even at their largest."""
+FRAME_WEIGHT = 1 << 10
+"""Bytes that a frame counts for while a slow commit runs, besides its answer: what it left to be stored gathers."""
 FRAMES_PER_TURN = 64
 """Frames of one peer handled before other tasks get their turn."""
 READ_SIZE = 32 << 10
@@ -61,6 +66,8 @@ QUEUE_PER_SESSION = 50
 """Messages waiting for one receiver."""
 QUEUE_BYTES_PER_SESSION = 16 << 20
 """Bytes waiting for one receiver, so that 50 of the largest bodies do not fill the broker's memory."""
+LOG_BYTES = 4 << 20
+"""Texts that one question to the log reads: more than an answer holds, since who asks may not see all of them."""
 TAKE_MAX = 50
 """Messages in one batch."""
 PUSH_WINDOW = 64
@@ -73,6 +80,8 @@ HOLD_EXPIRY_MS = 3600 * 1000
 """How long a hold by parity waits for a human."""
 MAX_REASON = 500
 """Characters of the reason of a denial."""
+INTRODUCED_MOST = 256
+"""Sessions that registered and have not attached yet: each costs a socket. A shim needs milliseconds for it."""
 RECENT_SENDS = 1000
 """What `check` without an id shows."""
 
@@ -123,7 +132,9 @@ ACCEPTS_PER_TURN = 16
 BACKLOG = 128
 """Connections that the kernel keeps for one listening socket until they are taken."""
 MAX_CONNECTIONS = 1024
-"""Open connections of one listening socket; further ones wait in its backlog until one closes."""
+"""Open connections of the rendezvous; for a further one, the process that has the most loses its oldest."""
+DOOR_CONNECTIONS = 4 * LINKS_PER_SESSION
+"""The same for a session's private socket. Links that attached are not touched."""
 ACCEPT_RETRY_S = 0.1
 """Pause of a listening socket after the machine had no descriptor or memory left for a connection."""
 OPEN_FILES = 65536

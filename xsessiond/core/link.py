@@ -58,13 +58,14 @@ Frame = AnyRequest | Answer | BadFrame
 
 class Link:
     """The protocol of one connection. `receive` is the only way in; the caller acts on each frame before it feeds
-    more."""
+    more. proven: it has shown a session's token."""
 
-    __slots__ = ("_splitter", "state")
+    __slots__ = ("_splitter", "proven", "state")
 
     def __init__(self) -> None:
         self._splitter = LineSplitter(MAX_FRAME, MAX_SKIP)
         self.state = LinkState.HELLO
+        self.proven = False
 
     def step(self, event: str) -> None:
         """Moves the state. Raises KeyError naming state and event when that cannot happen."""

@@ -95,16 +95,20 @@ class Sending:
         if target is None or not target.running:
             target = self._offline(draft, target, sender, now)
         draft.original, draft.thread = original, row.thread
-        named = draft.params.to
-        if named is not None and self._names_another(named, target, draft, now):
-            draft.notice = f"A reply goes to who sent the original, {target.name}, not to {named[:80]}."
+        if draft.params.to is not None:
+            self._note_name(draft.params.to, target, draft, now)
         self._admit(wire, draft, target, now)
 
-    def _names_another(self, named: str, target: Session, draft: Draft, now: Now) -> bool:
+    def _note_name(self, named: str, target: Session, draft: Draft, now: Now) -> None:
+        """What the name beside a `reply_to` changes: used for the right session it means that one from then on."""
         try:
-            return self._core.resolver.resolve(named, draft.caller.session, now).session is not target
+            resolved = self._core.resolver.resolve(named, draft.caller.session, now)
         except Refusal:
-            return False
+            return
+        if resolved.session is target:
+            draft.pin, draft.notice = resolved.pin, resolved.notice
+        else:
+            draft.notice = f"A reply goes to who sent the original, {target.name}, not to {named[:80]}."
 
     def _offline(self, draft: Draft, target: Session | None, target_id: str, now: Now) -> Session:
         """A target that does not run: kept for its conversation if the sender wants that."""

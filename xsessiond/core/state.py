@@ -150,6 +150,8 @@ class Core:
         self.agenda = Agenda()
         self.wires: dict[int, Wire] = {}
         self.messages: dict[str, Message] = {}
+        self.introduced: dict[str, Session] = {}
+        """Sessions that registered and have not attached since, oldest first."""
         self.waits: dict[str, Wait] = {}
         self.told_of: dict[str, int] = {}
         """Replies in memory that ended a wait, and the link that was told so."""
@@ -231,7 +233,7 @@ class Core:
         still there; it may raise Refusal."""
         self._tickets += 1
         self.asked[self._tickets] = Asked(wire.link, request_id, then)
-        self.out.append(LookUp(self._tickets, question))
+        self.out.append(LookUp(self._tickets, question, wire.link))
 
     def check_passphrase(self, wire: Wire, request_id: RequestId, text: str, then: Callable[[Wire, Now], None]) -> None:
         """Has the passphrase checked; `then` goes on if it is right, as part of a later event."""

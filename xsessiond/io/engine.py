@@ -44,7 +44,16 @@ from xsessiond.core.effects import (
 )
 from xsessiond.core.errors import Refusal
 from xsessiond.core.jsonrpc import REFUSED
-from xsessiond.core.limits import CHECKPOINT_BYTES, FINISH_LOOK_S, LAZY_S, OWED_MOST, SLOW_COMMIT_S
+from xsessiond.core.limits import (
+    CHECKPOINT_BYTES,
+    FINISH_LOOK_S,
+    FRAME_WEIGHT,
+    LAZY_S,
+    LOOKUPS_PER_LINK,
+    OUTBOX_PAUSE,
+    OWED_MOST,
+    SLOW_COMMIT_S,
+)
 from xsessiond.core.link import Frame
 from xsessiond.core.outgoing import answered_request, encode_error
 from xsessiond.core.records import Op
@@ -67,6 +76,11 @@ class Engine:
         self._groups: list[tuple[int, int]] = []
         self._owed: list[Op] = []
         self._later: deque[Event] = deque()
+        self._waiting: dict[int, int] = {}
+        self._asking: dict[int, int] = {}
+        self._held: set[int] = set()
+        self._questions: deque[LookUp] = deque()
+        self._asked = trio.Event()
         self._acting = self._pressing = False
         self._committing = self._troubled = False
         self._commit_s = 0.0
@@ -87,24 +101,45 @@ class Engine:
         self._handle(event, self.now())
         self.settle()
 
-    def receive(self, link: int, frames: Sequence[Frame]) -> None:
-        """Handles what one read of a peer brought. `settle` follows when the turn's other peers were read too."""
+    def receive(self, link: int, frames: Sequence[Frame]) -> int:
+        """Handles what one read of a peer brought; returns how many of the frames. When answers of some size wait for
+        it, or some questions to the store, the peer is held until they are through. `settle` follows when the turn's
+        other peers were read too."""
         now = self.now()
-        for frame in frames:
+        for number, frame in enumerate(frames, 1):
             self._handle(FrameReceived(link, frame), now)
+            if self._committing:
+                self._waiting[link] = self._waiting.get(link, 0) + FRAME_WEIGHT
+            if self._is_busy(link):
+                peer = self.peers.get(link)
+                if peer is not None:
+                    self._held.add(link)
+                    peer.hold()
+                return number
+        return len(frames)
+
+    def _is_busy(self, link: int) -> bool:
+        return self._waiting.get(link, 0) > OUTBOX_PAUSE or self._asking.get(link, 0) >= LOOKUPS_PER_LINK
+
+    def _resume_held(self) -> None:
+        for link in [link for link in self._held if not self._is_busy(link)]:
+            self._held.discard(link)
+            if (peer := self.peers.get(link)) is not None:
+                peer.resume()
 
     def _handle(self, event: Event, now: Now) -> None:
         if self._acting:  # an effect brought it about (a link that was cut has ended): it comes after what goes on
             self._later.append(event)
             return
         self._acting = True
-        ops, after = self._ops, self._after
+        ops, after, waiting = self._ops, self._after, self._waiting
         for effect in self._broker.handle(event, now):
             if isinstance(effect, SendFrame):
                 if effect.urgent:
                     self._send(effect)
                 else:
                     after.append(effect)
+                    waiting[effect.link] = waiting.get(effect.link, 0) + len(effect.frame)
             elif isinstance(effect, Persist):
                 ops.append(effect.op)
                 if not effect.lazy:
@@ -139,6 +174,7 @@ class Engine:
                 self._around.write_log(effect.level, effect.what, effect.facts)
             case LookUp():
                 self._after.append(effect)
+                self._asking[effect.link] = self._asking.get(effect.link, 0) + 1
                 if self._ops:  # also those that nobody waits for: the answer must know of them
                     self._pressing = True
             case _:
@@ -160,6 +196,8 @@ class Engine:
             while self._later:
                 self._handle(self._later.popleft(), now)
             self._settle()
+        if self._held:
+            self._resume_held()
 
     def _settle(self) -> None:
         due = self._broker.next_due()
@@ -188,7 +226,7 @@ class Engine:
     def _let_go(self) -> None:
         """Nothing waits for a commit: the frames go. Operations that nobody waits for are stored with the next, or
         soon."""
-        after, self._after = self._after, []
+        after, self._after, self._waiting = self._after, [], {}
         self._groups = [(len(self._ops), 0)] if self._ops else []
         if self._ops:
             self._rest.set()
@@ -197,7 +235,7 @@ class Engine:
 
     def _take(self) -> tuple[list[Op], list[Effect], list[tuple[int, int]]]:
         batch = self._ops, self._after, self._groups
-        self._ops, self._after, self._groups = [], [], []
+        self._ops, self._after, self._groups, self._waiting = [], [], [], {}
         self._pressing = False
         return batch
 
@@ -241,8 +279,8 @@ class Engine:
                         self._around.write_log("info", "link closed", {"why": effect.why})
                     peer.close()
             case LookUp():
-                assert self._nursery is not None
-                self._nursery.start_soon(self._look_up, effect)
+                self._questions.append(effect)
+                self._asked.set()
             case Prune():
                 assert self._nursery is not None
                 self._nursery.start_soon(self._prune, effect.older_than_ms)
@@ -251,14 +289,27 @@ class Engine:
             case _:
                 raise AssertionError(f"{effect} does not belong behind a commit")
 
+    async def _ask_forever(self) -> None:
+        """Puts the questions to the store, which answers one at a time. Those of links that have gone are not asked."""
+        while True:
+            await self._asked.wait()
+            self._asked = trio.Event()
+            while self._questions:
+                await self._look_up(self._questions.popleft())
+
     async def _look_up(self, effect: LookUp) -> None:
         found: Found = None
         problem = None
         try:
-            found = await trio.to_thread.run_sync(answer_question, self._store, effect.question)
+            if effect.link in self.peers:
+                found = await trio.to_thread.run_sync(answer_question, self._store, effect.question)
         except StoreError as error:
             problem = str(error)
-        self.submit(LookedUp(effect.ticket, found, problem))
+        self._handle(LookedUp(effect.ticket, found, problem), self.now())
+        self._asking[effect.link] -= 1
+        if not self._asking[effect.link]:
+            del self._asking[effect.link]
+        self.settle()
 
     async def _prune(self, older_than_ms: int) -> None:
         try:
@@ -276,6 +327,7 @@ class Engine:
         async with trio.open_nursery() as self._nursery:
             self._nursery.start_soon(self._keep_time)
             self._nursery.start_soon(self._commit_forever)
+            self._nursery.start_soon(self._ask_forever)
             self._nursery.start_soon(self._store_the_rest)
             task_status.started()
 

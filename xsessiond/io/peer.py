@@ -1,8 +1,8 @@
 """One connection: reads frames for the engine, sends at once, waits only for a peer that is full.
 
 Laws: a send is tried first and queued only when the socket does not take it; what is queued is bounded, and while much
-of it waits nothing more is read from that peer; one turn reads a bounded number of bytes, so that one peer cannot keep
-the others waiting. Refuses to know: what a frame means.
+of it waits, or the engine holds the peer, nothing more is read or handled from it; one turn handles a bounded number of
+bytes and of frames, so that one peer cannot keep the others waiting. Refuses to know: what a frame means.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import trio
 
-from xsessiond.core.limits import OUTBOX_BYTES, OUTBOX_PAUSE, READ_SIZE
+from xsessiond.core.limits import FRAMES_PER_TURN, OUTBOX_BYTES, OUTBOX_PAUSE, READ_SIZE
 from xsessiond.core.link import Frame, Link
 from xsessiond.io.readiness import FdSet
 
@@ -24,13 +24,13 @@ class Peer:
     """A connected stream socket, non-blocking, which belongs to the peer from now on.
 
     fds: the set that tells when there is something to read. nursery: for waiting until a full peer takes more.
-    handle(link, frames): called with what one read brought. gone(peer): called once, when the connection has ended,
-    whoever ended it; the socket is closed then.
+    handle(link, frames): called with what came; returns how many of the frames it handled, the rest come again.
+    gone(peer): called once, when the connection has ended, whoever ended it; the socket is closed then.
     """
 
     __slots__ = (
-        "_closing", "_draining", "_emptied", "_fd", "_fds", "_gone", "_handle", "_nursery", "_outbox", "_reading",
-        "_sock", "link", "protocol",
+        "_closing", "_draining", "_emptied", "_fd", "_fds", "_frames", "_gone", "_handle", "_held", "_nursery",
+        "_outbox", "_reading", "_sock", "link", "protocol",
     )  # fmt: skip
 
     def __init__(
@@ -39,14 +39,15 @@ class Peer:
         link: int,
         fds: FdSet,
         nursery: trio.Nursery,
-        handle: Callable[[int, Sequence[Frame]], None],
+        handle: Callable[[int, Sequence[Frame]], int],
         gone: Callable[[Peer], None],
     ) -> None:
         self.link, self.protocol = link, Link()
         self._sock, self._fd, self._fds, self._nursery = sock, sock.fileno(), fds, nursery
         self._handle, self._gone = handle, gone
         self._outbox = _NOTHING
-        self._draining = self._closing = self._reading = False
+        self._frames: list[Frame] = []
+        self._draining = self._closing = self._reading = self._held = False
         self._emptied = trio.Event()
 
     def start(self) -> None:
@@ -66,9 +67,48 @@ class Peer:
             return
         frames = self.protocol.receive(data)
         if frames:
-            self._handle(self.link, frames)
-        if self._draining and len(self._outbox) > OUTBOX_PAUSE:
+            self._work_on(frames)
+        elif self._full:
             self._stop_reading()
+
+    @property
+    def _full(self) -> bool:
+        return self._held or (self._draining and len(self._outbox) > OUTBOX_PAUSE)
+
+    def _work_on(self, frames: list[Frame]) -> None:
+        """Has frames handled: as many as one turn may bring. What is left comes before what is read next."""
+        done = self._handle(self.link, frames if len(frames) <= FRAMES_PER_TURN else frames[:FRAMES_PER_TURN])
+        if self._fd < 0:
+            return
+        self._frames = frames[done:]
+        if self._full or self._frames:
+            self._stop_reading()
+            if not self._full:
+                self._fds.soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """There was more to do than one turn allows, or no room for the answers."""
+        if self._fd < 0 or self._closing or self._full:
+            return
+        if self._frames:
+            frames, self._frames = self._frames, []
+            self._work_on(frames)
+        if not self._frames:
+            self._read_on()
+
+    def _read_on(self) -> None:
+        if self._fd >= 0 and not self._reading and not self._full:
+            self.start()
+
+    def hold(self) -> None:
+        """Handles and reads nothing more, until `resume`: enough of this peer's is under way."""
+        self._held = True
+        self._stop_reading()
+
+    def resume(self) -> None:
+        """Goes on after `hold`."""
+        self._held = False
+        self._fds.soon(self._go_on)
 
     def _stop_reading(self) -> None:
         if self._reading:
@@ -103,8 +143,8 @@ class Peer:
                 with memoryview(self._outbox) as view, view[:READ_SIZE] as some:
                     sent = self._sock.send(some)
                 del self._outbox[:sent]
-                if not self._reading and not self._closing and len(self._outbox) <= OUTBOX_PAUSE:
-                    self.start()
+                if not (self._reading or self._full):
+                    self._fds.soon(self._go_on)
         except (OSError, trio.ClosedResourceError):
             self._closing = True  # it has gone, and may not be read at present: nobody else would find out
         self._outbox = _NOTHING

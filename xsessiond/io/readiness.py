@@ -9,6 +9,7 @@ A callback that raises ends `run` with what it raised. Refuses to know: what the
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 
@@ -29,13 +30,17 @@ class FdSet:
     threads. `close` it at the end. `settle` is called after each turn's callbacks.
     """
 
-    __slots__ = ("_added", "_callbacks", "_kernel", "_settle")
+    __slots__ = ("_added", "_bell", "_callbacks", "_kernel", "_settle", "_soon")
 
     def __init__(self, settle: Callable[[], None] = lambda: None) -> None:
         self._settle = settle
         self._kernel = KernelSet()
         self._callbacks: dict[int, Callable[[int], None]] = {}
         self._added: set[int] = set()
+        self._soon: list[Callable[[], None]] = []
+        self._bell = os.pipe()  # of our own, since `run` waits for descriptors; now, for later there may be none left
+        os.set_blocking(self._bell[0], False)
+        self._kernel.add(self._bell[0])
 
     def __len__(self) -> int:
         return len(self._callbacks)
@@ -53,6 +58,18 @@ class FdSet:
         if self._callbacks.pop(fd, None) is not None:
             self._kernel.remove(fd)
 
+    def soon(self, call: Callable[[], None]) -> None:
+        """Call once, in a later turn of `run`: for what is to go on though nothing new becomes readable."""
+        self._soon.append(call)
+        if len(self._soon) == 1:
+            os.write(self._bell[1], b"!")
+
+    def _call_soon(self) -> None:
+        os.read(self._bell[0], 1)
+        calls, self._soon = self._soon, []
+        for call in calls:
+            call()
+
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run callbacks until cancelled."""
         task_status.started()
@@ -60,6 +77,9 @@ class FdSet:
             await trio.lowlevel.wait_readable(self._kernel.fileno())
             self._added.clear()
             for fd in self._kernel.poll(EVENTS_PER_TURN):
+                if fd == self._bell[0]:
+                    self._call_soon()
+                    continue
                 # An earlier callback may have removed this one, and a new descriptor may have got its number.
                 callback = None if fd in self._added else self._callbacks.get(fd)
                 if callback is not None:
@@ -69,4 +89,7 @@ class FdSet:
     def close(self) -> None:
         """Give back the kernel's set. The descriptors in it stay open; they belong to who added them."""
         self._callbacks.clear()
+        self._soon.clear()
+        for fd in self._bell:
+            os.close(fd)
         self._kernel.close()

@@ -31,11 +31,12 @@ from xsessiond.core.effects import (
     StopAsked,
 )
 from xsessiond.core.effects import Peer as PeerSeen
-from xsessiond.core.limits import LINKS_PER_SESSION, STOP_WITHIN_S
+from xsessiond.core.limits import DOOR_CONNECTIONS, LINKS_PER_SESSION, MAX_CONNECTIONS, STOP_WITHIN_S
 from xsessiond.core.policy import ProjectSettings
 from xsessiond.io.accept import Acceptor
 from xsessiond.io.engine import Engine
 from xsessiond.io.exits import ExitWatch
+from xsessiond.io.guests import Guests
 from xsessiond.io.listener import ListeningSocket, PathInUse, bind_listener
 from xsessiond.io.lock import BrokerLock
 from xsessiond.io.logs import Log
@@ -80,6 +81,7 @@ class Service:
         self._settings = SettingsSource(files, config, self._settings_read, self._project_read, self._report)
         self._passphrase = PassphraseFile(lock.paths.passphrase_file, self._passphrase_changed)
         self._notifier = Notifier(config.notify, self._report)
+        self._guests: dict[str | None, Guests] = {}
         self._links = 0
         self._stopped = trio.Event()
         self._uid = os.geteuid()
@@ -106,7 +108,7 @@ class Service:
     def _serve_door(self, session_id: str, ref: str, listener: ListeningSocket) -> None:
         assert self._acceptor is not None
         self._doors[session_id] = ref, listener
-        self._acceptor.add(listener, partial(self._serve, session_id), max_connections=4 * LINKS_PER_SESSION)
+        self._acceptor.add(listener, partial(self._serve, session_id), max_connections=DOOR_CONNECTIONS)
 
     def close_door(self, session_id: str, ref: str) -> None:
         """Stops listening on a session's private socket and removes it, also one that an earlier broker left."""
@@ -181,17 +183,29 @@ class Service:
             return
         assert self._nursery is not None
         self._links += 1
+        guests = self._guests.get(door)
+        if guests is None:
+            # One less than the acceptor allows, so that there is always room for one who comes.
+            guests = self._guests[door] = Guests((MAX_CONNECTIONS if door is None else DOOR_CONNECTIONS) - 1)
 
         def gone(peer: Peer) -> None:
             closed()
+            guests.leave(peer.link)
+            if not guests:
+                del self._guests[door]
             peer.protocol.step("close")
             del self._engine.peers[peer.link]
             self._engine.submit(LinkClosed(peer.link))
 
         peer = Peer(sock, self._links, self._fds, self._nursery, self._engine.receive, gone)
         self._engine.peers[peer.link] = peer
+        pid = facts.process.pid if facts.process is not None else 0
+        unwanted = guests.enter(peer.link, pid, peer.protocol)
         self._engine.submit(LinkOpened(peer.link, door, facts, peer.protocol))
         peer.start()
+        if unwanted is not None and (other := self._engine.peers.get(unwanted)) is not None:
+            self._log.write("info", "link closed", {"why": "a crowd", "pid": pid})
+            other.cut()
 
     def _identify(self, sock: socket.socket, *, closely: bool) -> PeerSeen | None:
         """Who connected, by the kernel's word; None for another user, who is not answered."""

@@ -116,10 +116,11 @@ class Store(Protocol):
         """The message that this sender sent under this key, until it is pruned."""
 
     def sent_by(self, sender_id: str, limit: int) -> Sequence[MessageRow]:
-        """The sender's last messages, newest first."""
+        """The sender's last messages, newest first, without their texts (an empty body), which nobody asks for."""
 
     def read_log(self, *, limit: int, since_ms: int | None, thread: str | None) -> Sequence[MessageRow]:
-        """Messages, oldest first: the last `limit` of those that match."""
+        """Messages, oldest first: the last `limit` of those that match, and of these no more than `limits.LOG_BYTES` of
+        text and one message."""
 
     def events_of(self, seqs: Sequence[int]) -> Sequence[EventRow]:
         """The events of these messages: by message, then in the order in which they were stored."""

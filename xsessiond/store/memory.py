@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from xsessiond.core.limits import LOG_BYTES
 from xsessiond.store.contract import (
     CLOCKED_STATES,
     WAITING_STATES,
@@ -176,7 +177,7 @@ class MemoryStore:
     def sent_by(self, sender_id: str, limit: int) -> Sequence[MessageRow]:
         """See `Store.sent_by`."""
         with self._lock:
-            return [row for row in reversed(self._rows()) if row.sender_id == sender_id][:limit]
+            return [replace(row, body="") for row in reversed(self._rows()) if row.sender_id == sender_id][:limit]
 
     def read_log(self, *, limit: int, since_ms: int | None, thread: str | None) -> Sequence[MessageRow]:
         """See `Store.read_log`."""
@@ -186,7 +187,14 @@ class MemoryStore:
                 for row in self._rows()
                 if (since_ms is None or row.sent_at >= since_ms) and (thread is None or row.thread == thread)
             ]
-        return found[-limit:] if limit else []
+        found = found[-limit:] if limit else []
+        size, fitting = 0, 0
+        for row in reversed(found):
+            fitting += 1
+            size += row.bytes
+            if size > LOG_BYTES:
+                break
+        return found[len(found) - fitting :]
 
     def events_of(self, seqs: Sequence[int]) -> Sequence[EventRow]:
         """See `Store.events_of`."""

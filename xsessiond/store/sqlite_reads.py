@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Final
 
+from xsessiond.core.limits import LOG_BYTES
 from xsessiond.store.contract import (
     WAITING_STATES,
     EventRow,
@@ -30,6 +31,7 @@ _COLUMNS: Final = ", ".join(
 )
 # The order of the tables is ours to say (CROSS JOIN): `message` is the one that is scanned.
 _MESSAGES: Final = f"SELECT {_COLUMNS} FROM message m CROSS JOIN content c ON c.seq = m.seq"  # noqa: S608 - constants
+_WITHOUT_TEXT: Final = _MESSAGES.replace('c."body"', "''")
 
 _SEQ_OF_ID: Final = f"""
     WITH RECURSIVE shelf (n) AS (
@@ -111,11 +113,13 @@ def find_key(db: sqlite3.Connection, sender_id: str, key: str) -> MessageRow | N
 
 def sent_by(db: sqlite3.Connection, sender_id: str, limit: int) -> Sequence[MessageRow]:
     """The sender's last messages, newest first."""
-    return _messages(db.execute(f"{_MESSAGES} WHERE m.sender_id = ? ORDER BY m.seq DESC LIMIT ?", (sender_id, limit)))
+    return _messages(
+        db.execute(f"{_WITHOUT_TEXT} WHERE m.sender_id = ? ORDER BY m.seq DESC LIMIT ?", (sender_id, limit))
+    )
 
 
 def read_log(db: sqlite3.Connection, limit: int, since_ms: int | None, thread: str | None) -> Sequence[MessageRow]:
-    """The last `limit` messages that match, oldest first."""
+    """The last `limit` messages that match, oldest first; fewer when they have more than LOG_BYTES of text."""
     conditions: list[str] = []
     values: list[int | str] = []
     if thread is not None:
@@ -128,7 +132,15 @@ def read_log(db: sqlite3.Connection, limit: int, since_ms: int | None, thread: s
         conditions.append("m.sent_at >= ?")
         values.append(since_ms)
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-    rows = _messages(db.execute(f"{_MESSAGES} {where} ORDER BY m.seq DESC LIMIT ?", (*values, limit)))
+    rows: list[MessageRow] = []
+    size = 0
+    cursor = db.execute(f"{_MESSAGES} {where} ORDER BY m.seq DESC LIMIT ?", (*values, limit))
+    for found in cursor:
+        rows.append(MessageRow(*found))
+        size += rows[-1].bytes
+        if size > LOG_BYTES:
+            break
+    cursor.close()  # it holds a read transaction for as long as it is not at its end
     rows.reverse()
     return rows
 

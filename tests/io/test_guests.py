@@ -1,0 +1,46 @@
+"""Whom to let go when a listening socket is crowded."""
+
+from __future__ import annotations
+
+from xsessiond.core.link import Link
+from xsessiond.io.guests import Guests
+
+
+def proven() -> Link:
+    link = Link()
+    link.proven = True
+    return link
+
+
+def test_nobody_goes_while_there_is_room() -> None:
+    guests = Guests(3)
+    assert [guests.enter(link, 1, Link()) for link in range(3)] == [None, None, None]
+    guests.leave(1)
+    assert guests.enter(3, 1, Link()) is None
+    assert len(guests) == 3
+
+
+def test_the_process_with_the_most_loses_its_oldest() -> None:
+    guests = Guests(4)
+    for link, pid in enumerate([10, 20, 20, 10, 20][:4]):
+        assert guests.enter(link, pid, Link()) is None
+    assert guests.enter(4, 20, Link()) == 0  # two each among those who were there: the oldest of all
+    guests.leave(0)
+    assert guests.enter(5, 30, Link()) == 1
+    guests.leave(1)
+    assert guests.enter(6, 30, Link()) == 2
+
+
+def test_a_newcomer_is_not_the_one_who_goes_and_neither_is_one_that_has_proven_whose_it_is() -> None:
+    guests = Guests(2)
+    assert guests.enter(1, 10, proven()) is None
+    assert guests.enter(2, 99, Link()) is None
+    assert guests.enter(3, 99, Link()) == 2
+    guests.leave(2)
+    assert guests.enter(4, 99, Link()) == 3
+
+
+def test_where_all_others_have_proven_whose_they_are_the_newcomer_goes() -> None:
+    guests = Guests(1)
+    guests.enter(1, 10, proven())
+    assert guests.enter(2, 99, Link()) == 2
