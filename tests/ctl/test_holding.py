@@ -143,6 +143,15 @@ def test_what_is_not_held_any_more_is_said_to_be_what_it_is(running: PrivateBrok
     assert json.loads(running.ctl("show", UNKNOWN, "--json").stdout)["error"]["code"] == "not_found"
 
 
+def test_other_verbs_take_the_id_that_the_queue_shows(running: PrivateBroker, api: Member, web: Member) -> None:
+    sent, other = web.send("api", "please stop"), web.send("api", "please go")
+    human(running, "deny", short(sent["id"]))
+    assert ask(running, "check", short(sent["id"]))["state"] == "denied"
+    assert [entry["id"] for entry in ask(running, "log", "--thread", other["id"][:10])["entries"]] == [other["id"]]
+    for word in ("m-0000", "nonsense", "m-0"):
+        assert running.ctl("check", word).returncode == 3
+
+
 def test_watch_tells_each_change(running: PrivateBroker, api: Member, web: Member) -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "xsessionctl", "hold-queue", "--watch", "--json"],
