@@ -19,7 +19,6 @@ from xsessiond.core.effects import (
     CloseLink,
     Effect,
     Event,
-    Found,
     FrameReceived,
     HealthChanged,
     LookedUp,
@@ -40,7 +39,6 @@ from xsessiond.core.effects import (
 from xsessiond.core.errors import Refusal
 from xsessiond.core.jsonrpc import REFUSED
 from xsessiond.core.limits import (
-    CHECKPOINT_BYTES,
     FINISH_LOOK_S,
     FRAME_WEIGHT,
     LAZY_S,
@@ -53,9 +51,10 @@ from xsessiond.core.link import Frame
 from xsessiond.core.outgoing import answered_request, encode_error
 from xsessiond.core.records import Op
 from xsessiond.core.times import Now
-from xsessiond.io.lookups import answer_question
+from xsessiond.io.lookups import Lookups
 from xsessiond.io.peer import Peer
 from xsessiond.io.surroundings import Surroundings
+from xsessiond.io.upkeep import Upkeep
 from xsessiond.store.contract import Store, StoreError
 
 
@@ -72,17 +71,15 @@ class Engine:
         self._owed: list[Op] = []
         self._later: deque[Event] = deque()
         self._waiting: dict[int, int] = {}
-        self._asking: dict[int, int] = {}
         self._held: set[int] = set()
-        self._questions: deque[LookUp] = deque()
-        self._asked = trio.Event()
+        self._lookups = Lookups(store, lambda link: link in self.peers, self._looked_up)
         self._acting = self._pressing = False
         self._committing = self._troubled = False
         self._commit_s = 0.0
         self._work, self._due_changed, self._rest = trio.Event(), trio.Event(), trio.Event()
         self._due: float | None = None
         self._nursery: trio.Nursery | None = None
-        self._checkpointing = False
+        self.upkeep = Upkeep(store, surroundings)
         self._healthy = True
 
     # -- events ------------------------------------------------------------------------------------------------------
@@ -114,7 +111,7 @@ class Engine:
         return len(frames)
 
     def _is_busy(self, link: int) -> bool:
-        return self._waiting.get(link, 0) > OUTBOX_PAUSE or self._asking.get(link, 0) >= LOOKUPS_PER_LINK
+        return self._waiting.get(link, 0) > OUTBOX_PAUSE or self._lookups.waiting_for(link) >= LOOKUPS_PER_LINK
 
     def _resume_held(self) -> None:
         for link in [link for link in self._held if not self._is_busy(link)]:
@@ -157,13 +154,11 @@ class Engine:
                 self._around.unwatch(effect.process)
             case WriteLog():
                 self._around.write_log(effect.level, effect.what, effect.facts)
-            case LookUp():
-                self._after.append(effect)
-                self._asking[effect.link] = self._asking.get(effect.link, 0) + 1
-                if self._ops:  # also those that nobody waits for: the answer must know of them
-                    self._pressing = True
             case _:
                 self._after.append(effect)
+                if isinstance(effect, LookUp):
+                    self._lookups.expect(effect)
+                    self._pressing = self._pressing or bool(self._ops)  # the answer must know also of what is lazy
 
     async def _report_exit(self, process: ProcessId) -> None:
         """A process that was dead when it was to be watched: reported in a turn of its own, after the event that
@@ -264,46 +259,18 @@ class Engine:
                         self._around.write_log("info", "link closed", {"why": effect.why})
                     peer.close()
             case LookUp():
-                self._questions.append(effect)
-                self._asked.set()
+                self._lookups.ask(effect)
             case Prune():
                 assert self._nursery is not None
-                self._nursery.start_soon(self._prune, effect.older_than_ms)
+                self._nursery.start_soon(self.upkeep.prune, effect.older_than_ms)
             case Stop():
                 self._around.stop(effect.reason)
             case _:
                 raise AssertionError(f"{effect} does not belong behind a commit")
 
-    async def _ask_forever(self) -> None:
-        """Puts the questions to the store, which answers one at a time. Those of links that have gone are not asked."""
-        while True:
-            await self._asked.wait()
-            self._asked = trio.Event()
-            while self._questions:
-                await self._look_up(self._questions.popleft())
-
-    async def _look_up(self, effect: LookUp) -> None:
-        found: Found = None
-        problem = None
-        try:
-            if effect.link in self.peers:
-                found = await trio.to_thread.run_sync(answer_question, self._store, effect.question)
-        except StoreError as error:
-            problem = str(error)
-        self._handle(LookedUp(effect.ticket, found, problem), self.now())
-        self._asking[effect.link] -= 1
-        if not self._asking[effect.link]:
-            del self._asking[effect.link]
+    def _looked_up(self, event: LookedUp) -> None:
+        self._handle(event, self.now())
         self.settle()
-
-    async def _prune(self, older_than_ms: int) -> None:
-        try:
-            count = await trio.to_thread.run_sync(lambda: self._store.prune(older_than_ms=older_than_ms))
-        except StoreError as error:
-            self._around.write_log("warning", "pruning failed", {"problem": str(error)})
-            return
-        if count:
-            self._around.write_log("info", "pruned", {"messages": count})
 
     # -- commits -----------------------------------------------------------------------------------------------------
 
@@ -312,7 +279,7 @@ class Engine:
         async with trio.open_nursery() as self._nursery:
             self._nursery.start_soon(self._keep_time)
             self._nursery.start_soon(self._commit_forever)
-            self._nursery.start_soon(self._ask_forever)
+            self._nursery.start_soon(self._lookups.run)
             self._nursery.start_soon(self._store_the_rest)
             task_status.started()
 
@@ -361,8 +328,8 @@ class Engine:
     def _note_commit(self, start: float) -> None:
         """Remembers how quick the disk is, and moves the store's log when it has grown."""
         self._commit_s += (time.perf_counter() - start - self._commit_s) / 8
-        if not self._checkpointing and self._nursery is not None and self._store.log_bytes() > CHECKPOINT_BYTES:
-            self._nursery.start_soon(self.checkpoint)
+        if self._nursery is not None and self.upkeep.is_due():
+            self._nursery.start_soon(self.upkeep.checkpoint)
 
     async def _commit_apart(
         self, ops: list[Op], after: list[Effect], groups: list[tuple[int, int]], problem: StoreError
@@ -409,18 +376,6 @@ class Engine:
                 frame = encode_error(request, REFUSED, refusal.text, refusal.to_json())
                 instead.append(SendFrame(effect.link, frame))
         self._do(instead)
-
-    async def checkpoint(self) -> None:
-        """Moves the store's log, in a thread, unless that is being done."""
-        if self._checkpointing:
-            return
-        self._checkpointing = True
-        try:
-            await trio.to_thread.run_sync(self._store.checkpoint)
-        except StoreError as error:
-            self._around.write_log("warning", "checkpoint failed", {"problem": str(error)})
-        finally:
-            self._checkpointing = False
 
     async def finish(self) -> None:
         """Returns when all that was decided is stored and given to the sockets. The caller bounds it."""

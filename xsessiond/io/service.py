@@ -190,7 +190,7 @@ class Service:
     async def _look_at_store(self) -> None:
         """Once, beside what is served: the log that the last broker left is moved, and the store checked. One that is
         damaged is used as far as it goes, never thrown away; `status` is red."""
-        await self._engine.checkpoint()
+        await self._engine.upkeep.checkpoint()
         found = await trio.to_thread.run_sync(self._store.check)
         self._engine.submit(HealthChanged(found.ok, found.detail))
         if not found.ok:
