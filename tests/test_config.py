@@ -135,7 +135,7 @@ def test_every_setting_reaches_its_place() -> None:
     assert config.keep_ms == 86_400_000
     assert (config.offline_default, config.durability, config.off) == ("queue", "normal", True)
     assert all("has no effect in this version" in problem for problem in config.problems)
-    assert len(config.problems) == 2
+    assert len(config.problems) == 1
     core = to_core(config, has_passphrase=True)
     assert (core.inbound, core.outbound, core.scope) == (config.inbound, config.outbound, config.scope)
     assert (core.hold_expiry_ms, core.held_per_session, core.keep_ms, core.off) == (300_000, 100, 86_400_000, True)

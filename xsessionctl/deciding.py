@@ -16,7 +16,8 @@ from xsessionctl.held import Document, ask_human, find_messages, held_of
 from xsessionctl.options import Setup
 from xsessionctl.outcome import fail
 from xsessionctl.output import write_text
-from xsessionctl.render import failure, rows_of
+from xsessionctl.render import rows_of
+from xsessionctl.render_failure import failure
 from xsessionctl.render_held import decided
 from xsessionctl.requests import ask
 

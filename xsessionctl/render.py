@@ -7,7 +7,6 @@ since another version of the broker may answer. Refuses to know: sockets, option
 from __future__ import annotations
 
 import os
-import sys
 import time
 
 from xsessionctl.fast import sent_lines
@@ -18,8 +17,6 @@ from xsessiond.core.inert import inert
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    from xsessionctl.client import ClientError
 
 STATE_STYLES = {
     "idle": "green",
@@ -383,28 +380,3 @@ def _verdict(part: Mapping[str, object], detail: object, sink: Sink) -> str:
         return ""
     word = sink.paint("ok", "green") if part.get("ok") else sink.paint("not ok", "red")
     return f"{word} ({one_line(detail)})" if detail else word
-
-
-# ----------------------------------------------------------------------------------------------------------- errors
-
-
-def failure(problem: ClientError, sink: Sink) -> list[str]:
-    """A refusal or a fault: what happened, what it could have meant, what to do next."""
-    lines = [f"{sink.paint('xsessionctl:', 'red', sys.stderr)} {inert(problem.text, multiline=False)}"]
-    for candidate in problem.candidates:
-        if isinstance(candidate, dict) and isinstance(candidate.get("from"), dict):
-            route = f"{called(part_of(candidate, 'from'))} → {called(part_of(candidate, 'to'))}"
-            lines.append(f"  {one_line(candidate.get('id'))}  {route}")
-        elif isinstance(candidate, dict):
-            since = candidate.get("age_s")
-            facts = [
-                folder(candidate.get("cwd")),
-                one_line(candidate.get("state")),
-                age(since if isinstance(since, int) else None),
-            ]
-            lines.append("  ".join(["", called(candidate), *(fact for fact in facts if fact)]))
-    if problem.retry_after_s is not None and "second" not in problem.text:
-        lines.append(f"  Again in {problem.retry_after_s:.0f} s.")
-    if problem.hint:
-        lines.append(f"  {inert(problem.hint, multiline=False)}")
-    return lines

@@ -103,6 +103,24 @@ def test_where_nobody_runs_that_is_said(house: House) -> None:
     assert "none is running" in refused(lambda: house.human().ask("send", to="web", message="x")).text
 
 
+def test_the_asker_is_no_candidate(house: House) -> None:
+    """N8: what is named can be written to."""
+    api = house.join("api")
+    assert refused(lambda: api.send("apy")).text.startswith('No session is called "apy": no other is running.')
+    web = house.join("web")
+    for address in ("apy", "nobody", f"nobody [{'0' * 6}]", "s-" + "0" * 32, "x" * 1000):
+        refusal = refused(lambda address=address: api.send(address))  # type: ignore[misc]
+        assert [candidate["id"] for candidate in refusal.data["candidates"]] == [web.id]
+
+
+def test_a_name_with_a_wrong_ref_is_near_to_that_name(house: House) -> None:
+    """N8."""
+    api = house.join("api")
+    for name in ("one", "web", "two"):
+        house.join(name)
+    assert 'No session is called "web [000000]". Close to it: web [' in refused(lambda: api.send("web [000000]")).text
+
+
 def test_known_but_not_running_is_another_answer(house: House) -> None:
     """2.5; and L4: the hint is honest about what may be kept."""
     api, web, once = house.join("api"), house.join("web", harness_session_id="talk"), house.join("once")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.ctl.test_render import NASTY, SINK, ago, nasty
-from xsessionctl import render, render_held
+from xsessionctl import render, render_failure, render_held
 from xsessiond.core.admission import CAUSES, Cause
 
 WEB = {"id": "s-1", "ref": "1a2b3c", "name": "web", "harness": "claude", "cwd": "/src/web", "class": "bypass"}
@@ -262,7 +262,7 @@ def test_whoami_tells_the_policy_in_force_and_where_it_was_written(value: object
         lambda: render_held.explanation({"verdict": "hold", "cause": NASTY, "rule": NASTY}, SINK),
         lambda: render.held_for({**nasty(), "to": nasty(), "expires_at": NASTY}).split("\n"),
         lambda: [render.decision(nasty())],
-        lambda: render.failure(render_error(), SINK),
+        lambda: render_failure.failure(render_error(), SINK),
     ],
 )
 def test_what_others_wrote_cannot_act_on_a_terminal(show: Callable[[], list[str]]) -> None:

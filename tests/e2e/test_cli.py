@@ -28,6 +28,8 @@ WORDS = {
     "approve": ["m-0"],
     "deny": ["m-0"],
     "trust": ["list"],
+    "config": ["show"],
+    "passphrase": ["--help"],
     "explain": ["--from", "script", "--to", "api"],
 }
 EXPECTED = {"check": 3, "show": 3, "rename": 2, "approve": 2, "deny": 2}

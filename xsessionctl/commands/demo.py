@@ -17,7 +17,7 @@ from xsessionctl.demo.story import STEPS, Play, Surprise
 from xsessionctl.demo.transcript import Transcript
 from xsessionctl.options import Setup, verb
 from xsessionctl.output import write_text
-from xsessionctl.render import failure
+from xsessionctl.render_failure import failure
 
 NEXT = {
     "claude mcp add --scope user xsession -- {path} mcp": "let Claude Code's sessions take part",

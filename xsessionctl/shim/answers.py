@@ -1,8 +1,8 @@
 """What a model is told: the broker's answers as MCP results, in text and as structured content.
 
 Laws: text and structured content each say all that matters, because most harnesses show their model only one of them.
-Of a message that was sent, the answer repeats nothing. What others wrote (names, folders, labels) is shown inert.
-Refuses to know: how an answer came.
+Of a message that was sent, the answer repeats nothing. What others wrote (names, folders, labels) is shown inert, and
+defused like the text of a message, in both. Refuses to know: how an answer came.
 """
 
 from __future__ import annotations
@@ -32,6 +32,10 @@ _TARGETS = {
 HUMAN = "human"
 """The id of the receiver that is no session: the user, at a terminal."""
 _OVERDUE = "No reply yet; it will come to you by itself. Do not send it again."
+_THEIRS = ("label", "harness", "harness_session_id", "cwd")
+"""What a session says about itself, in its own words. (A name has no room for markup.)"""
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-~+")
+"""Letters of which nothing that means anything to a harness is made."""
 _RECENT = 20
 """Lines of a text that lists many messages."""
 
@@ -47,7 +51,10 @@ def tell_refusal(error: Mapping[str, object]) -> tuple[str, dict[str, object]]:
     named = [item for item in _objects(candidates) if f"[{item.get('ref')}]" not in told]
     if named:
         parts.append("Candidates: " + "; ".join(map(_address, named)) + ".")
-    return " ".join(parts), {"error": dict(error)}
+    shown = dict(error)
+    if isinstance(candidates, list):
+        shown["candidates"] = list(map(_tame, _objects(candidates)))
+    return " ".join(parts), {"error": shown}
 
 
 def tell_list(result: Mapping[str, object]) -> tuple[str, dict[str, object]]:
@@ -55,12 +62,12 @@ def tell_list(result: Mapping[str, object]) -> tuple[str, dict[str, object]]:
     own = result.get("self")
     own_id = own.get("id") if isinstance(own, dict) else None
     lines = [f"Others call you {_call(own)}." if isinstance(own, dict) else "You are not listed."]
-    sessions = _objects(result.get("sessions"))
+    sessions = list(map(_tame, _objects(result.get("sessions"))))
     others = [session for session in sessions if session.get("id") != own_id]
     if not others:
         lines.append("No other session is there.")
     for session in others:
-        facts = [str(session.get(key)) for key in ("harness", "state", "delivery") if session.get(key)]
+        facts = [_show(session.get(key)) for key in ("harness", "state", "delivery") if session.get(key)]
         if session.get("can_reply") is False:
             facts.append("cannot reply")
         lines.append(f"- {_call(session)} {' '.join(facts)} {_show(session.get('cwd'))}".rstrip())
@@ -70,7 +77,7 @@ def tell_list(result: Mapping[str, object]) -> tuple[str, dict[str, object]]:
         )
     # The caller's own row is marked, as in every listing.
     marked = [{**session, "is_self": True} if session.get("id") == own_id else session for session in sessions]
-    return "\n".join(lines), {**result, "sessions": marked}
+    return "\n".join(lines), {**result, "self": _tame(own) if isinstance(own, dict) else own, "sessions": marked}
 
 
 def tell_sent(
@@ -172,7 +179,18 @@ def _minute(value: object) -> str:
 
 
 def _show(value: object) -> str:
-    return inert(value, multiline=False) if isinstance(value, str) else ""
+    if not isinstance(value, str):
+        return ""
+    if _PLAIN.issuperset(value):
+        return value
+    from xsessiond.core.defuse import defuse  # nearly never needed, and not quick to load
+
+    return defuse(inert(value, multiline=False))
+
+
+def _tame(session: Mapping[str, object]) -> dict[str, object]:
+    """The same with what it says about itself as `_show` shows it."""
+    return {**session, **{key: _show(session[key]) for key in _THEIRS if isinstance(session.get(key), str)}}
 
 
 def _objects(value: object) -> list[dict[str, object]]:

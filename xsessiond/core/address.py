@@ -51,12 +51,12 @@ class Resolver:
             return self._running(known, now)
         text = text.strip()
         if len(text) > MAX_ADDRESS:  # before any work on it
-            raise self._not_found(text, now)
+            raise self._not_found(text, asker, now)
         name, ref = split_address(text)
         if ref is not None:
-            return self._by_name_and_ref(name, ref, now)
+            return self._by_name_and_ref(name, ref, asker, now)
         if is_session_id(text):
-            raise self._not_found(text, now)
+            raise self._not_found(text, asker, now)
         folded = fold_name(text)
         holder = self._roster.named(text)
         pinned = None if asker is None else asker.pins.get(folded)
@@ -68,7 +68,7 @@ class Resolver:
                 return self._renamed(text, session, now)
         if holder is not None:
             return Resolved(holder, pin=folded)
-        return self._by_other_means(text, folded, now)
+        return self._by_other_means(text, folded, asker, now)
 
     def _renamed(self, text: str, pinned: Session, now: Now) -> Resolved:
         """The sender's name for a session is nobody's name any more."""
@@ -88,7 +88,7 @@ class Resolver:
             candidates=self._candidates(found, now),
         )
 
-    def _by_name_and_ref(self, name: str, ref: str, now: Now) -> Resolved:
+    def _by_name_and_ref(self, name: str, ref: str, asker: Session | None, now: Now) -> Resolved:
         matches = self._with_digits(ref)
         running = [session for session in matches if session.running]
         if len(running) > 1:
@@ -101,9 +101,9 @@ class Resolver:
             return Resolved(session, pin=fold_name(name), notice=notice)
         if len(matches) == 1:
             raise self._not_running(matches[0], now)
-        raise self._not_found(f"{name} [{ref}]", now)
+        raise self._not_found(f"{name} [{ref}]", asker, now)
 
-    def _by_other_means(self, text: str, folded: str, now: Now) -> Resolved:
+    def _by_other_means(self, text: str, folded: str, asker: Session | None, now: Now) -> Resolved:
         digits = text.lower()
         if len(digits) >= MIN_REF and HEX.issuperset(digits):
             matches = self._with_digits(digits)
@@ -124,7 +124,7 @@ class Resolver:
         begins = [session for session in self._roster.running() if folded and session.folded.startswith(folded)]
         if begins:
             raise self._ambiguous(text, "is only the beginning of a name", begins, now)
-        raise self._not_found(text, now)
+        raise self._not_found(text, asker, now)
 
     def _with_digits(self, digits: str) -> list[Session]:
         """The session of this ref; without one, those whose digits begin so."""
@@ -174,13 +174,14 @@ class Resolver:
             detail=session.id,
         )
 
-    def _not_found(self, text: str, now: Now) -> Refusal:
-        running = {session.name: session for session in self._roster.running()}
-        near = [running[name] for name in near_names(text, list(running), MAX_CANDIDATES)]
+    def _not_found(self, text: str, asker: Session | None, now: Now) -> Refusal:
+        running = {session.name: session for session in self._roster.running() if session is not asker}
+        near = [running[name] for name in near_names(split_address(text)[0], list(running), MAX_CANDIDATES)]
         shown = near or list(running.values())
         text = text if len(text) <= MAX_NAME else f"{text[:MAX_NAME]}…"
         if not running:
-            text_of = f'No session is called "{text}": none is running.'
+            which = "none" if asker is None or asker.kind != "session" else "no other"
+            text_of = f'No session is called "{text}": {which} is running.'
         else:
             which = "Close to it" if near else "Running"
             names = ", ".join(f"{session.name} [{session.ref}]" for session in shown[:MAX_CANDIDATES])
