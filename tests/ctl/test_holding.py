@@ -334,7 +334,7 @@ def test_an_agent_does_not_approve_its_own_mail(running: PrivateBroker, api: Mem
     """5.2, S14: also at a terminal that it has, which everything below a session may make itself."""
     with Member(running.rendezvous, "web", pid=os.getpid(), **{"class": "bypass"}) as web:
         sent = web.send("api", "please stop")
-        code, seen = at_terminal(running, *(word.format(id=sent["id"]) for word in words), NO_COLOR="1")
+        code, seen = at_terminal(running, *(word.format(id=sent["id"]) for word in words), below=True, NO_COLOR="1")
         assert code == 10, seen
         assert "web" in seen
         (hold,) = ask(running, "hold-queue")["held"]
