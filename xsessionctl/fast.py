@@ -31,6 +31,8 @@ MOST = 1 << 20
 """The greeting, and the longest frame. A test holds both to `core.limits`, which need not be imported for them."""
 RESULT = b'{"jsonrpc":"2.0","id":2,"result":{'
 """How an answer begins that can be printed without taking it apart."""
+WHOLE_ID = 34
+"""Characters of a message's id. A shortened one is looked up by the full command line."""
 FINE = frozenset(("queued", "handed", "delivered", "replied"))
 """States of a sent message whose exit code is 0 whatever else was asked."""
 SENT_WORDS = {
@@ -56,7 +58,7 @@ def run(words: "Sequence[str]") -> int | None:
         if len(values) < 2:
             return None  # the text comes from standard input, or is missing
         params = {"to": values[0], "message": " ".join(values[1:])}
-    elif verb == "check" and len(values) == 1:
+    elif verb == "check" and len(values) == 1 and len(values[0]) >= WHOLE_ID:
         params = {"message_id": values[0]}
     elif not values:
         params = {}

@@ -47,12 +47,12 @@ def shorten_ids(ids: Iterable[str]) -> dict[str, str]:
 
 
 def find_messages(words: Sequence[str], queue: Document, timeout: float) -> list[str]:
-    """Whole ids for ids as they were typed. queue: the answer to `hold_queue`. What is not in it is looked for in the
-    log, and stays as it is if it is not there either: the broker says what it thinks of it. Raises ClientError: usage,
-    ambiguous.
+    """Whole ids for ids of held messages as they were typed. queue: the answer to `hold_queue`. What is not in it is
+    looked for in the log, and stays as it is if it is not there either: the broker says what it thinks of it. Raises
+    ClientError: usage, ambiguous.
     """
     held = held_of(queue)
-    past: list[str] | None = None
+    past: dict[str, Document] | None = None
     found = []
     for word in words:
         beginning = _beginning(word, "m-")
@@ -63,19 +63,37 @@ def find_messages(words: Sequence[str], queue: Document, timeout: float) -> list
             raise ClientError(
                 "usage", "The queue is too long for shortened ids.", "Write them whole, or decide some of it first."
             )
-        matches = [known for known in held if known.startswith(beginning)]
-        if len(matches) > 1:
-            raise ClientError(
-                "ambiguous",
-                f"{len(matches)} held messages begin with {beginning}. Nothing was done.",
-                "Write more of it.",
-                candidates=[{key: held[known].get(key) for key in ("id", "from", "to")} for known in matches],
-            )
-        if not matches:
+        match = _find_only(beginning, held)
+        if match is None:
             past = _read_past(timeout) if past is None else past
-            matches = [known for known in past if known.startswith(beginning)]
-        found.append(matches[0] if len(matches) == 1 else beginning)
+            match = _find_only(beginning, past)
+        found.append(match or beginning)
     return list(dict.fromkeys(found))
+
+
+def complete_id(word: str, timeout: float) -> str:
+    """The whole id of any message, where `word` is the beginning of one; else the word itself, of which the broker
+    says what it thinks. Raises ClientError: ambiguous."""
+    try:
+        beginning = _beginning(word, "m-")
+    except ClientError:
+        return word
+    if _is_whole(beginning):
+        return beginning
+    return _find_only(beginning, _read_past(timeout)) or beginning
+
+
+def _find_only(beginning: str, known: Mapping[str, Document]) -> str | None:
+    """The one id that begins so, or None. Raises ClientError: ambiguous."""
+    matches = [one for one in known if one.startswith(beginning)]
+    if len(matches) > 1:
+        raise ClientError(
+            "ambiguous",
+            f"{len(matches)} messages begin with {beginning}. Nothing was done.",
+            "Write more of it.",
+            candidates=[{key: known[one].get(key) for key in ("id", "from", "to")} for one in matches],
+        )
+    return matches[0] if matches else None
 
 
 def find_trust(word: str, trusts: Document) -> str:
@@ -105,9 +123,11 @@ def _is_whole(beginning: str) -> bool:
     return len(beginning) == len("m-") + WHOLE["m-"]
 
 
-def _read_past(timeout: float) -> list[str]:
+def _read_past(timeout: float) -> dict[str, Document]:
+    """The last messages that the log shows to this caller, by id."""
     entries = ask("log", {"limit": PAST}, deadline_in(timeout)).get("entries")
-    return [str(entry.get("id")) for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    rows = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    return {str(entry.get("id")): entry for entry in rows}
 
 
 # --------------------------------------------------------------------------------------------------------- passphrase

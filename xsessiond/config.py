@@ -129,6 +129,7 @@ def to_core(config: Config, *, has_passphrase: bool) -> CoreSettings:
         without_terminal=config.without_terminal,
         passphrase=has_passphrase if config.passphrase is None else config.passphrase,
         passphrase_is_set=has_passphrase,
+        notifies=bool(config.notify),
         off=config.off,
         shown=config.shown,
         config_ok=ok,

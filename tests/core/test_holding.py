@@ -95,6 +95,10 @@ def test_whether_anybody_looks_is_said(house: House, api: Guest, web: Guest) -> 
     assert unseen in api.send(web, "4")["notice"]
     house.change_settings(notifies=True)
     assert unseen not in api.send(web, "5")["notice"]
+    house.change_settings(notifies=True, passphrase=True)
+    assert unseen not in api.send(web, "6")["notice"]
+    house.change_settings(notifies=True, passphrase=True, passphrase_is_set=False)
+    assert unseen in api.send(web, "7")["notice"], "whoever looks can decide nothing"
 
 
 # -- nobody gets at it -------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from xsessionctl.client import ClientError
-from xsessionctl.held import find_messages, find_trust, held_of, shorten_ids, wants_passphrase
+from xsessionctl.held import complete_id, find_messages, find_trust, held_of, shorten_ids, wants_passphrase
 
 A, B, C = "m-5f0c" + "0" * 28, "m-5f0c" + "1" * 28, "m-abcd" + "2" * 28
 QUEUE: dict[str, Any] = {
@@ -54,6 +54,18 @@ def test_a_queue_that_is_not_whole_takes_whole_ids_only() -> None:
     """One that is not shown could begin the same."""
     assert refuse(["abcd"], {**QUEUE, "left_out": 3}).code == "usage"
     assert find_messages([C], {**QUEUE, "left_out": 3}, 1.0) == [C]
+
+
+def test_of_any_message_a_beginning_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with held ones; what could be no id is left to the broker."""
+    monkeypatch.setattr("xsessionctl.held.ask", lambda *_: {"entries": QUEUE["held"]})
+    assert complete_id("ABCD", 1.0) == C
+    assert complete_id(A, 1.0) == A
+    for word in ("nonsense", "m-ffff", "m-1", ""):
+        assert complete_id(word, 1.0) == word
+    with pytest.raises(ClientError) as caught:
+        complete_id("m-5f0c", 1.0)
+    assert (caught.value.code, len(caught.value.candidates)) == ("ambiguous", 2)
 
 
 def test_a_trust_is_found_by_its_beginning() -> None:

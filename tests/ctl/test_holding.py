@@ -143,6 +143,15 @@ def test_what_is_not_held_any_more_is_said_to_be_what_it_is(running: PrivateBrok
     assert json.loads(running.ctl("show", UNKNOWN, "--json").stdout)["error"]["code"] == "not_found"
 
 
+def test_other_verbs_take_the_id_that_the_queue_shows(running: PrivateBroker, api: Member, web: Member) -> None:
+    sent, other = web.send("api", "please stop"), web.send("api", "please go")
+    human(running, "deny", short(sent["id"]))
+    assert ask(running, "check", short(sent["id"]))["state"] == "denied"
+    assert [entry["id"] for entry in ask(running, "log", "--thread", other["id"][:10])["entries"]] == [other["id"]]
+    for word in ("m-0000", "nonsense", "m-0"):
+        assert running.ctl("check", word).returncode == 3
+
+
 def test_watch_tells_each_change(running: PrivateBroker, api: Member, web: Member) -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "xsessionctl", "hold-queue", "--watch", "--json"],
@@ -331,12 +340,12 @@ def test_a_program_without_a_terminal_decides_nothing(
 
 @pytest.mark.parametrize("words", HUMAN_ONLY)
 def test_an_agent_does_not_approve_its_own_mail(running: PrivateBroker, api: Member, words: list[str]) -> None:
-    """5.2, S14: also at a terminal that it has, which everything below a session may make itself."""
+    """5.2, S14."""
     with Member(running.rendezvous, "web", pid=os.getpid(), **{"class": "bypass"}) as web:
         sent = web.send("api", "please stop")
-        code, seen = at_terminal(running, *(word.format(id=sent["id"]) for word in words), below=True, NO_COLOR="1")
-        assert code == 10, seen
-        assert "web" in seen
+        done = running.ctl(*(word.format(id=sent["id"]) for word in words))
+        assert (done.returncode, done.stdout) == (10, "")
+        assert f"It runs below the session web [{web.session['ref']}]" in done.stderr
         (hold,) = ask(running, "hold-queue")["held"]
         assert hold["text"] == "please stop", "what it sent itself it may see"
     assert read_status(running.rendezvous)["held"] == 1

@@ -283,6 +283,8 @@ class Sending:
     def _is_watched(self) -> bool:
         """Whether a held message comes to somebody's notice by itself."""
         core = self._core
+        if core.settings.passphrase and not core.settings.passphrase_is_set:
+            return False  # whoever looks can decide nothing
         return core.settings.notifies or any(find_own(core, core.wires[link]) is None for link in core.queue_watchers)
 
     def _mark_read(self, original: Message, now: Now) -> None:
