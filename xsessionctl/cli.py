@@ -13,7 +13,7 @@ from importlib import import_module
 import click
 
 from xsessionctl.client import ClientError
-from xsessionctl.options import Helpful
+from xsessionctl.options import Family
 from xsessionctl.outcome import INTERRUPTED, fail
 from xsessionctl.output import Sink, write_text
 
@@ -26,12 +26,20 @@ VERBS = {
     "check": "What became of a message.",
     "inbox": "What waits for you.",
     "log": "What was said, and what became of it.",
+    "hold-queue": "What is held until you decide.",
+    "show": "All there is to know about a held message.",
+    "approve": "Let held messages go to their receivers.",
+    "deny": "Turn held messages away.",
+    "trust": "What you approved for later messages too.",
+    "explain": "Whether a message would get through, and why.",
+    "passphrase": "Set the passphrase for your decisions.",
     "rename": "Give a session another name.",
     "status": "How the broker is.",
     "start": "Start the broker, if it does not run.",
     "stop": "Stop the broker.",
+    "config": "The settings: what is in force and where it was written.",
     "paths": "Where every file and socket is, and why there.",
-    "demo": "See it work: two sessions meet, write and answer.",
+    "demo": "See it work: sessions meet, write and answer, and you decide.",
     "completion": "Completion for your shell, with live names.",
     "mcp": "The MCP server that a harness starts.",
 }
@@ -40,7 +48,7 @@ OF_VERBS = {"--json": "--json", "--color": "--color never", "--timeout": "--time
 """The options that all verbs have, as one would write them."""
 
 
-class Tree(Helpful, click.Group):
+class Tree(Family):
     """The verbs, loaded one at a time."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -51,21 +59,9 @@ class Tree(Helpful, click.Group):
         """The verb, imported now; None if there is none of that name."""
         if cmd_name not in VERBS:
             return None
-        found = import_module(f"xsessionctl.commands.{cmd_name}").command
+        found = import_module(f"xsessionctl.commands.{cmd_name.replace('-', '_')}").command
         assert isinstance(found, click.Command)
         return found
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click's own, but says which verb was probably meant."""
-        if args and args[0] not in VERBS and not args[0].startswith("-"):
-            from difflib import get_close_matches
-
-            near = get_close_matches(args[0], VERBS, n=1)
-            meant = f" Did you mean `{near[0]}`?" if near else ""
-            raise click.UsageError(f"There is no verb {args[0]!r}.{meant}", ctx)
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The overview, without importing what it names."""

@@ -31,6 +31,8 @@ MOST = 1 << 20
 """The greeting, and the longest frame. A test holds both to `core.limits`, which need not be imported for them."""
 RESULT = b'{"jsonrpc":"2.0","id":2,"result":{'
 """How an answer begins that can be printed without taking it apart."""
+WHOLE_ID = 34
+"""Characters of a message's id. A shortened one is looked up by the full command line."""
 FINE = frozenset(("queued", "handed", "delivered", "replied"))
 """States of a sent message whose exit code is 0 whatever else was asked."""
 SENT_WORDS = {
@@ -38,7 +40,6 @@ SENT_WORDS = {
     "handed": "handed to",
     "delivered": "delivered to",
     "replied": "answered by",
-    "held": "held for",
 }
 
 
@@ -57,7 +58,7 @@ def run(words: "Sequence[str]") -> int | None:
         if len(values) < 2:
             return None  # the text comes from standard input, or is missing
         params = {"to": values[0], "message": " ".join(values[1:])}
-    elif verb == "check" and len(values) == 1:
+    elif verb == "check" and len(values) == 1 and len(values[0]) >= WHOLE_ID:
         params = {"message_id": values[0]}
     elif not values:
         params = {}
@@ -96,6 +97,10 @@ def sent_lines(document: "Document") -> list[str]:
     which = f"[{target['ref']}]" if target.get("ref") else "(human)"
     whither = f"{SENT_WORDS.get(str(state), f'{state} for')} {target.get('name')} {which}"
     parts = [whither, str(document.get("id")), str(notice or "")]
+    if state == "held":
+        from xsessionctl.render import held_for, one_line
+
+        return [held_for(document), "  " + one_line(notice)] if notice else [held_for(document)]
     if not all(part.isascii() and part.isprintable() for part in parts):
         from xsessiond.core.inert import inert
 

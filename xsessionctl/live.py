@@ -7,7 +7,7 @@ terminal each change is printed below the last one. Refuses to know: requests, o
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 from rich.console import Console
 from rich.live import Live
@@ -20,31 +20,35 @@ EVERY_S = 1.0
 """How often a screen asks. A person sees no more than that, and the broker answers from memory."""
 
 
+def poll(read: Callable[[], Document]) -> Iterator[Document]:
+    """What `read` returns, again and again, until it raises."""
+    while True:
+        yield read()
+        time.sleep(EVERY_S)
+
+
 def watch(
-    read: Callable[[], Document], show: Callable[[Document, Sink], list[str]], sink: Sink, *, as_json: bool
+    documents: Iterable[Document], show: Callable[[Document, Sink], list[str]], sink: Sink, *, as_json: bool
 ) -> None:
-    """Shows what `read` returns, again and again, until it raises or Ctrl-C does."""
+    """Shows each of `documents` in place of the one before, until they end or Ctrl-C does."""
     import sys
 
     if as_json or not is_terminal(sys.stdout):
-        _follow(read, show, sink, as_json=as_json)
+        _follow(documents, show, sink, as_json=as_json)
         return
     console = Console(highlight=False, no_color=not sink.colored(sys.stdout))
     with Live(console=console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False) as screen:
-        while True:
-            lines = [*show(read(), sink), "", sink.paint("Ctrl-C ends this.", "dim")]
+        for document in documents:
+            lines = [*show(document, sink), "", sink.paint("Ctrl-C ends this.", "dim")]
             screen.update(Text.from_ansi("\n".join(lines)), refresh=True)
-            time.sleep(EVERY_S)
 
 
 def _follow(
-    read: Callable[[], Document], show: Callable[[Document, Sink], list[str]], sink: Sink, *, as_json: bool
+    documents: Iterable[Document], show: Callable[[Document, Sink], list[str]], sink: Sink, *, as_json: bool
 ) -> None:
     last: object = None
-    while True:
-        document = read()
+    for document in documents:
         now = document if as_json else show(document, sink)
         if now != last:
             sink.document(now) if as_json else sink.lines([*now, ""])
             last = now
-        time.sleep(EVERY_S)

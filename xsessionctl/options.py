@@ -34,6 +34,7 @@ EXIT_MEANINGS = {
     11: "bad configuration",
 }
 """The exit codes of the contract, in words."""
+UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 COMPLETION_S = 0.5
 """A shell waits no longer than this for names."""
 
@@ -65,6 +66,35 @@ def _show_help(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:  #
     if wanted and not ctx.resilient_parsing:
         write_text(sys.stdout, ctx.get_help() + "\n")
         ctx.exit()
+
+
+class Family(Helpful, click.Group):
+    """Verbs under one word."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click's own, but says which verb was probably meant."""
+        verbs = self.list_commands(ctx)
+        if args and args[0] not in verbs and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], verbs, n=1)
+            meant = f" Did you mean `{near[0]}`?" if near else ""
+            raise click.UsageError(f"There is no verb {args[0]!r}.{meant}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+def family(name: str, text: str, members: list[Verb]) -> Family:
+    """Makes verbs into those of two words: `name` and their own. text: its help."""
+    return Family(
+        name,
+        commands={str(member.name): member for member in members},
+        context_settings={"help_option_names": ["-h", "--help"]},
+        help=text,
+        no_args_is_help=True,
+        subcommand_metavar="VERB ...",
+    )
 
 
 class Verb(Helpful):
@@ -146,25 +176,65 @@ def between(least: float, most: float) -> Callable[[click.Context, click.Paramet
     return check
 
 
+def read_duration(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
+    """A callback that makes a length of time (30s, 10m, 2h, 7d) into seconds."""
+    if text is None:
+        return None
+    count, unit = text.strip()[:-1], text.strip()[-1:]
+    if unit in UNITS_S and count.isascii() and count.isdecimal() and len(count) <= 9 and int(count):
+        return float(int(count) * UNITS_S[unit])
+    raise click.BadParameter(f"{text!r} is no length of time. Write 30s, 10m, 2h or 7d.", ctx, param)
+
+
 def complete_session(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Names of live sessions, and their refs once something was typed. No broker is started for it."""
-    from xsessionctl.client import ClientError
-    from xsessionctl.lifecycle import connect_if_running, find_paths
+    """Names of live sessions, and their refs once something was typed."""
     from xsessionctl.render import folder, one_line, rows_of
 
-    try:
-        link = connect_if_running(find_paths(), deadline_in(COMPLETION_S))
-        if link is None:
-            return []
-        with link:
-            sessions = rows_of(link.call("list"), "sessions")
-    except ClientError:
-        return []
     items = []
-    for session in sessions:
+    for session in rows_of(_ask_for_completion("list"), "sessions"):
         about = f"{one_line(session.get('state'))}, {folder(session.get('cwd'))}"
         words = [one_line(session.get("name"))]
         if incomplete:
             words.append(one_line(session.get("ref")))
         items += [CompletionItem(word, help=about) for word in words if word and word.startswith(incomplete)]
     return items
+
+
+def complete_held(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Ids of held messages, as short as they are in the table; whole once more than that was typed."""
+    from xsessionctl.held import held_of, shorten_ids
+    from xsessionctl.render import called, part_of
+
+    held = held_of(_ask_for_completion("hold_queue"))
+    items = []
+    for whole, short in shorten_ids(held).items():
+        route = f"{called(part_of(held[whole], 'from'))} to {called(part_of(held[whole], 'to'))}"
+        word = short if short.startswith(incomplete) else whole
+        items += [CompletionItem(word, help=route)] if word.startswith(incomplete) else []
+    return items
+
+
+def complete_trust(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Ids of remembered approvals."""
+    from xsessionctl.render import called, one_line, part_of, rows_of
+
+    return [
+        CompletionItem(word, help=f"{called(part_of(trust, 'from'))} to {called(part_of(trust, 'to'))}")
+        for trust in rows_of(_ask_for_completion("trusts"), "trusts")
+        if (word := one_line(trust.get("id"))).startswith(incomplete)
+    ]
+
+
+def _ask_for_completion(method: str) -> dict[str, object]:
+    """The answer of a running broker, nothing without one. None is started for it."""
+    from xsessionctl.client import ClientError
+    from xsessionctl.lifecycle import connect_if_running, find_paths
+
+    try:
+        link = connect_if_running(find_paths(), deadline_in(COMPLETION_S))
+        if link is None:
+            return {}
+        with link:
+            return link.call(method)
+    except ClientError:
+        return {}

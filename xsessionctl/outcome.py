@@ -48,7 +48,7 @@ def fail(problem: ClientError, sink: Sink, *, as_json: bool) -> int:
     if as_json:
         sink.document(problem.to_json())
     else:
-        from xsessionctl.render import failure
+        from xsessionctl.render_failure import failure
 
         write_text(sys.stderr, "".join(line + "\n" for line in failure(problem, sink)))
     return problem.exit_code

@@ -7,7 +7,6 @@ since another version of the broker may answer. Refuses to know: sockets, option
 from __future__ import annotations
 
 import os
-import sys
 import time
 
 from xsessionctl.fast import sent_lines
@@ -18,8 +17,6 @@ from xsessiond.core.inert import inert
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    from xsessionctl.client import ClientError
 
 STATE_STYLES = {
     "idle": "green",
@@ -91,13 +88,13 @@ def age(seconds: float | None) -> str:
     return f"{int(seconds)}s"
 
 
-def clock(moment: object) -> str:
-    """A time of day as people here read it, with the date if it was not today."""
+def clock(moment: object, of_day: str = "%H:%M:%S") -> str:
+    """A time of day as people here read it, with the date if it is not today's."""
     stamp = timestamp(moment)
     if stamp is None:
         return one_line(moment)
     then, now = time.localtime(stamp), time.localtime()
-    return time.strftime("%H:%M:%S" if then[:3] == now[:3] else "%Y-%m-%d %H:%M:%S", then)
+    return time.strftime(of_day if then[:3] == now[:3] else f"%Y-%m-%d {of_day}", then)
 
 
 def folder(path: object) -> str:
@@ -131,6 +128,9 @@ def roster(document: Mapping[str, object], sink: Sink) -> list[str]:
         lines += ["", *_roster_table(sessions, own.get("id"), sink)]
     else:
         lines.append("No session is running. One appears when a harness starts `xsessionctl mcp`.")
+    held = sum(count for session in sessions if isinstance(count := session.get("held"), int))
+    if held:
+        lines.append(f"{held} held until a human decides: `xsessionctl hold-queue`.")
     for gap in rows_of(document, "incomplete"):
         lines.append(f"Not looked at: {one_line(gap.get('source'))} ({one_line(gap.get('reason'))}).")
     return lines
@@ -173,6 +173,15 @@ def _waiting(session: Mapping[str, object]) -> str:
     return f"{one_line(queued)}+{held} held" if isinstance(held, int) and held else one_line(queued)
 
 
+def held_for(document: Mapping[str, object]) -> str:
+    """The first line after a `send` that a human must let through."""
+    until = f", until {clock(document['expires_at'], '%H:%M')}" if document.get("expires_at") else ""
+    why = f" ({one_line(document['rule'])})" if document.get("rule") else ""
+    return (
+        f"held for {called(part_of(document, 'to'))}: a human must decide{why}{until} · {one_line(document.get('id'))}"
+    )
+
+
 def sent(document: Mapping[str, object], sink: Sink) -> list[str]:
     """The answer to `send`."""
     lines = sent_lines(document)
@@ -194,9 +203,19 @@ def message_state(document: Mapping[str, object], sink: Sink) -> list[str]:
         more = [f"by {one_line(step['by'])}"] if step.get("by") else []
         more += [f"rule {one_line(step['rule'])}"] if step.get("rule") else []
         lines.append("  ".join(["", clock(step.get("at")), one_line(step.get("state")), *more]))
+    if state == "held":
+        until = f", until {clock(document['expires_at'], '%H:%M')}" if document.get("expires_at") else ""
+        lines.append(f"A human must decide{until}: `xsessionctl hold-queue`.")
     if document.get("target_state"):
-        lines.append(f"{one_line(target.get('name')) or 'The target'} is {one_line(document['target_state'])} now.")
+        lines.append(f"{one_line(target.get('name')) or 'The target'} {_doing(document['target_state'])}.")
     return lines
+
+
+def _doing(state: object) -> str:
+    """What a session does now. `unknown` is what its harness can tell, and not whether it is there."""
+    if state == "unknown":
+        return "runs; its harness cannot tell whether it is busy"
+    return "does not run now" if state == "offline" else f"is {one_line(state)} now"
 
 
 def sends(document: Mapping[str, object], sink: Sink) -> list[str]:
@@ -264,7 +283,29 @@ def log_entries(document: Mapping[str, object], sink: Sink) -> list[str]:
         lines.append("  ".join([sink.paint(clock(entry.get("sent_at")), "dim"), route, *facts]))
         text = entry.get("text") if entry.get("text") is not None else entry.get("summary")
         lines += [f"    {line}" for line in inert(str(text or ""), multiline=True).split("\n")]
+        lines += [sink.paint(f"  {decision(step)}", "dim") for step in rows_of(entry, "decisions")]
     return lines
+
+
+def decision(step: Mapping[str, object]) -> str:
+    """One step in the life of a message that was held: what, when, by whom and by which rule."""
+    state, by, rule = (one_line(step.get(key)) for key in ("state", "by", "rule"))
+    word = {"queued": "approved" if by else "released"}.get(state, state)
+    if state == "held" and by:  # an attempt, which the rule tells of
+        return f"{clock(step.get('at'))}  {rule}"
+    return (
+        f"{clock(step.get('at'))}  {word}"
+        + (f" by {by}" if by else "")
+        + (f" ({rule})" if rule not in ("", word) else "")
+    )
+
+
+def setting(value: object, *, unset: str) -> str:
+    """A setting in force with where it was written. unset: what to say where nobody set it."""
+    if not isinstance(value, dict):
+        return unset if value is None else one_line(value)
+    what = "unreadable, so that it holds" if value.get("value") is None else one_line(value["value"])
+    return f"{what} ({one_line(value.get('source'))}: {one_line(value.get('where'))})"
 
 
 def _who(party: Mapping[str, object]) -> str:
@@ -287,7 +328,7 @@ def identity(document: Mapping[str, object], sink: Sink) -> list[str]:
     facts = [
         ("id", session.get("id")),
         ("reply address", document.get("address")),
-        ("inbound mail", document.get("policy")),
+        ("inbound mail", setting(document.get("policy"), unset="as the classes of both sides say (parity)")),
         ("arrives by", session.get("delivery")),
         ("can reply", "yes" if session.get("can_reply") else "no"),
         ("state", session.get("state")),
@@ -319,7 +360,7 @@ def broker_state(document: Mapping[str, object], sink: Sink) -> list[str]:
     facts = [
         ("sessions", document.get("sessions")),
         ("queued", document.get("queued")),
-        ("held", document.get("held")),
+        ("held", f"{held} (xsessionctl hold-queue)" if (held := document.get("held")) else held),
         *verdicts.items(),
         ("protocol", broker.get("protocol")),
         ("instance", broker.get("instance")),
@@ -339,25 +380,3 @@ def _verdict(part: Mapping[str, object], detail: object, sink: Sink) -> str:
         return ""
     word = sink.paint("ok", "green") if part.get("ok") else sink.paint("not ok", "red")
     return f"{word} ({one_line(detail)})" if detail else word
-
-
-# ----------------------------------------------------------------------------------------------------------- errors
-
-
-def failure(problem: ClientError, sink: Sink) -> list[str]:
-    """A refusal or a fault: what happened, what it could have meant, what to do next."""
-    lines = [f"{sink.paint('xsessionctl:', 'red', sys.stderr)} {inert(problem.text, multiline=False)}"]
-    for candidate in problem.candidates:
-        if isinstance(candidate, dict):
-            since = candidate.get("age_s")
-            facts = [
-                folder(candidate.get("cwd")),
-                one_line(candidate.get("state")),
-                age(since if isinstance(since, int) else None),
-            ]
-            lines.append("  ".join(["", called(candidate), *(fact for fact in facts if fact)]))
-    if problem.retry_after_s is not None and "second" not in problem.text:
-        lines.append(f"  Again in {problem.retry_after_s:.0f} s.")
-    if problem.hint:
-        lines.append(f"  {inert(problem.hint, multiline=False)}")
-    return lines

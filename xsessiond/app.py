@@ -12,9 +12,10 @@ import sys
 import trio
 
 from xsessiond import __version__
-from xsessiond.config import Config, load_config
+from xsessiond.config import Config, to_core
+from xsessiond.config_files import SettingsFiles
 from xsessiond.core.broker import Broker
-from xsessiond.core.state import CoreSettings, Identity
+from xsessiond.core.state import Identity
 from xsessiond.io.listener import BadListener, ListeningSocket, PathInUse, adopt_listeners, bind_listener
 from xsessiond.io.lock import AlreadyRunning, BrokerLock, acquire_broker_lock
 from xsessiond.io.logs import Log
@@ -73,7 +74,8 @@ def main(argv: list[str] | None = None) -> int:
         paths = resolve_paths()
         make_directories(paths)
         lock = acquire_broker_lock(paths, __version__)
-        config = load_config(paths.config_file)
+        files = SettingsFiles(paths)
+        config = files.read()
         store: Store = MemoryStore() if arguments.without_store else _open_store(paths, config)
         snapshot = store.load()
         rendezvous, inherited = _open_rendezvous(paths, lock)  # last: whoever finds it finds a broker
@@ -91,7 +93,7 @@ def main(argv: list[str] | None = None) -> int:
     for note in paths.notes:
         log.write("warning", note, {})
     broker = _make_broker(paths, config)
-    service = Service(broker, store, snapshot, lock, rendezvous, log, manager, inherited=inherited)
+    service = Service(broker, store, snapshot, lock, rendezvous, log, manager, files, config, inherited=inherited)
     del snapshot
     gc.collect()
     gc.freeze()  # what the program is made of is never garbage; not looking at it again saves a tenth of each message
@@ -133,14 +135,7 @@ def _make_broker(paths: Paths, config: Config) -> Broker:
         user=user_name(),
         session_dir=paths.session_dir,
     )
-    settings = CoreSettings(
-        pacing=config.pacing,
-        keep_ms=config.keep_ms,
-        offline_default=config.offline_default,
-        config_ok=config.ok,
-        config_problems=config.problems,
-    )
-    return Broker(identity, settings, entropy)
+    return Broker(identity, to_core(config, has_passphrase=os.path.lexists(paths.passphrase_file)), entropy)
 
 
 def _fail(status: int, reason: str) -> int:

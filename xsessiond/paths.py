@@ -83,6 +83,7 @@ class Paths:
         "log_file",
         "managed_config",
         "notes",
+        "passphrase_file",
         "platform",
         "recorded_link",
         "runtime_dir",
@@ -117,6 +118,7 @@ class Paths:
         self.recorded_link = state_dir + "/rendezvous"
         self.config_dir = config_dir
         self.config_file = config_dir + "/config.toml"
+        self.passphrase_file = config_dir + "/passphrase"
         self.managed_config = managed_config
         self.sources = sources
         self.notes = notes

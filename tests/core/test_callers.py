@@ -1,112 +1,128 @@
-"""Who speaks: found from what the kernel says of the peer."""
+"""Who speaks, from what the kernel says of a peer."""
 
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from tests.support.core_house import House, peer
-from xsessiond.core.callers import find_ancestor, find_caller, may_use_token
+from xsessiond.core.callers import find_ancestor, find_caller, looks_human, may_use_token, was_seen_whole
 from xsessiond.core.effects import Peer, ProcessId
+from xsessiond.core.state import Caller
+
+PERSON = peer(90, 80, terminal=True)
 
 
-def whoami(house: House, who: Peer) -> dict[str, object]:
-    line = house.connect(who)
-    answer = line.ask("whoami")
-    line.drop()
-    return answer
+def caller_of(house: House, who: Peer, door: str | None = None) -> Caller:
+    line = house.connect(who, door)
+    return find_caller(house.broker.core, house.broker.core.wires[line.link])
 
 
-def test_a_link_that_attached_is_its_session() -> None:
-    """D9: and it learns its id, name, address and the rule for its mail."""
+@pytest.mark.parametrize("pids", [(1000,), (2, 1000), (3, 2, 1000), (3, 2, 1000, 5)])
+def test_at_or_below_a_harness_is_its_session(pids: tuple[int, ...]) -> None:
+    """3.7: also with a terminal, whatever is in the environment, and if the chain breaks off above it."""
     house = House()
-    api = house.join("api")
-    answer = api.line.ask("whoami")
-    assert (answer["kind"], answer["name"], answer["policy"]) == ("session", "api", "accept")
-    assert answer["session"]["id"] == api.id
-    assert answer["address"] == f"api [{api.ref}]"
-
-
-@pytest.mark.parametrize("below", [0, 1, 5])
-def test_a_process_at_or_below_a_harness_is_its_session(below: int) -> None:
-    """3.7: whatever its arguments say, with a terminal or without."""
-    house = House()
-    api = house.join("api")
-    chain = (*(api.pid + 100 + step for step in range(below)), api.pid, 2)
-    for terminal in (True, False):
-        assert whoami(house, peer(*chain, terminal=terminal))["kind"] == "session"
+    api = house.join("api", pid=1000)
+    seen = peer(*pids, terminal=True)
+    for who in (seen, structs.replace(seen, marks=frozenset({"CLAUDECODE"}), complete=False, unseen="x (pid 1)")):
+        caller = caller_of(house, who)
+        assert (caller.kind, caller.session.id, caller.is_session) == ("session", api.id, True)
 
 
 def test_the_nearest_harness_counts() -> None:
-    """A session that was started from another one's shell is itself."""
+    """A harness that a session's shell started is a session of its own."""
     house = House()
-    outer = house.join("outer", pid=5000)
-    inner = house.join("inner", pid=6000)
-    assert whoami(house, peer(6100, 6000, 5100, 5000))["name"] == inner.name
-    assert whoami(house, peer(5200, 5100, 5000))["name"] == outer.name
+    house.join("outer", pid=1000)
+    inner = house.join("inner", pid=2000)
+    assert caller_of(house, peer(5, 2000, 4, 1000)).session.id == inner.id
 
 
-def test_what_is_outside_every_session_is_a_human_if_it_has_a_terminal() -> None:
+def test_below_a_harness_of_several_sessions_is_none_of_them() -> None:
     house = House()
-    house.join("api")
-    human, script = whoami(house, peer(90, 80, terminal=True)), whoami(house, peer(90, 80))
-    assert (human["kind"], human["name"], human["session"], human["address"]) == ("human", "ann", None, None)
-    assert (script["kind"], script["name"]) == ("script", "script")
-    assert whoami(house, peer())["kind"] == "script"
+    house.join("api", pid=1000, harness_session_id="1")
+    house.pass_time(1)
+    house.join("web", pid=1000, harness_session_id="2")
+    caller = caller_of(house, peer(5, 1000, terminal=True))
+    assert caller.kind == "script"
+    assert [session.name for session in caller.among] == ["api", "web"]
 
 
-def test_below_several_sessions_nobody_is_one_of_them_for_certain() -> None:
-    """One harness process that runs several sessions: a shell of it may be any, so it speaks for none."""
+def test_a_person() -> None:
+    """3.7: a terminal outside every session, and nothing that speaks against it."""
     house = House()
-    house.join("one", pid=5000)
-    house.join("two", pid=5000, cwd="/other")
-    answer = whoami(house, peer(5100, 5000, terminal=True))
-    assert answer["kind"] == "script"
-    assert [session["name"] for session in answer["among"]] == ["one", "two"]
+    house.join("api", pid=1000)
+    assert caller_of(house, PERSON).kind == "human"
+    assert looks_human(PERSON)
+    assert was_seen_whole(PERSON)
+
+
+@pytest.mark.parametrize(
+    "doubt",
+    [
+        {"terminal": False},
+        {"marks": frozenset({"OPENCODE"})},
+        {"complete": False},
+        {"unseen": "cat (pid 7)"},
+        {"process": None},
+    ],
+    ids=str,
+)
+def test_a_doubt_makes_a_script(doubt: dict[str, object]) -> None:
+    """5.2: a chain that is broken, a mark, an environment that cannot be read: never a human."""
+    who = structs.replace(PERSON, **doubt)
+    assert not looks_human(who)
+    assert caller_of(House(), who).kind == "script"
+    assert was_seen_whole(who) == (set(doubt) <= {"terminal", "marks"})
+
+
+def test_nobody_is_a_person_on_a_session_s_private_socket() -> None:
+    """There the process is not looked at closely, so that a terminal says nothing."""
+    house = House()
+    api = house.join("api", pid=1000)
+    assert caller_of(house, PERSON, door=api.id).kind == "script"
+
+
+def test_an_ancestor_is_known_by_its_pid() -> None:
+    assert find_ancestor(peer(5, 4), 4) == ProcessId(4, 40)
+    assert find_ancestor(peer(5, 4), 6) is None
+    assert find_ancestor(peer(5, 4), None) is None
+
+
+def test_where_a_token_works() -> None:
+    """13.2, S14: below the harness, or where that is not known below the process that used it first."""
+    house = House()
+    known, unknown = house.join("api", pid=1000).session, house.join("web", pid=0).session
+    assert may_use_token(known, peer(5, 1000))
+    assert not may_use_token(known, peer(5, 4))
+    unknown.bound = None
+    assert may_use_token(unknown, peer(5, 4))
+    unknown.bound = ProcessId(4, 40)
+    assert may_use_token(unknown, peer(5, 4))
+    assert not may_use_token(unknown, peer(4000, 3))
+
+
+def test_a_link_that_attached_is_its_session() -> None:
+    """D9: and it learns its id, name and address."""
+    api = House().join("api")
+    answer = api.line.ask("whoami")
+    assert (answer["kind"], answer["name"], answer["session"]["id"]) == ("session", "api", api.id)
+    assert answer["address"] == f"api [{api.ref}]"
 
 
 def test_a_session_that_ended_is_nobody_any_more() -> None:
     house = House()
-    api = house.join("api")
-    assert whoami(house, peer(9, api.pid))["kind"] == "session"
+    api = house.join("api", pid=1000)
+    assert caller_of(house, peer(9, 1000)).kind == "session"
     api.line.ask("end")
-    assert whoami(house, peer(9, api.pid))["kind"] == "script"
+    assert caller_of(house, peer(9, 1000)).kind == "script"
 
 
 def test_a_reused_pid_is_not_the_old_session() -> None:
     """D2, 1.3: a process is its pid and its start."""
     house = House()
-    api = house.join("api")
-    other = Peer(ProcessId(9, 1), (ProcessId(9, 1), ProcessId(api.pid, api.pid * 10 + 1)), False, "ann")
-    assert whoami(house, other)["kind"] == "script"
-
-
-def test_an_ancestor_is_found_by_its_pid() -> None:
-    somebody = peer(30, 20, 10)
-    assert find_ancestor(somebody, 20) == ProcessId(20, 200)
-    assert find_ancestor(somebody, 30) == ProcessId(30, 300)
-    assert find_ancestor(somebody, 40) is None
-    assert find_ancestor(somebody, None) is None
-    assert find_ancestor(peer(), 20) is None
-
-
-def test_a_token_works_below_its_harness_only() -> None:
-    """13.2, S14."""
-    house = House()
-    api = house.join("api")
-    assert may_use_token(api.session, api.peer)
-    assert may_use_token(api.session, peer(api.pid))
-    assert not may_use_token(api.session, peer(99, 98))
-    assert not may_use_token(api.session, peer())
-
-
-def test_without_a_known_harness_a_token_works_where_it_was_used_first() -> None:
-    house = House()
-    guest = house.join("api", pid=0)
-    assert may_use_token(guest.session, peer(5)), "whoever used it had no process that means anything here"
-    guest.session.bound = ProcessId(50, 500)
-    assert may_use_token(guest.session, peer(50))
-    assert may_use_token(guest.session, peer(60, 50))
-    assert not may_use_token(guest.session, peer(60))
+    house.join("api", pid=1000)
+    other = Peer(ProcessId(9, 1), (ProcessId(9, 1), ProcessId(1000, 10001)), terminal=False, user="ann")
+    assert caller_of(house, other).kind == "script"
 
 
 def test_the_caller_is_found_anew_for_each_request() -> None:

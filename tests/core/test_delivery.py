@@ -221,7 +221,7 @@ def test_handed_is_not_delivered(house: House, api: Guest, web: Guest) -> None:
     web.ack(message)
     steps = [(step["state"], step["rule"]) for step in api.check(sent)["history"]]
     assert steps == [
-        ("queued", "default: accept"),
+        ("queued", "parity: the receiver asks before it acts"),
         ("handed", None),
         ("queued", "given back"),
         ("handed", "again"),

@@ -24,6 +24,9 @@ PARAMS = {
     "release": {"ids": []},
     "rename": {"name": "x"},
     "cancel": {"id": 1},
+    "decide": {"verdict": "deny"},
+    "revoke_trust": {"id": "t-1"},
+    "explain": {"sender": "api", "receiver": "web"},
 }
 
 

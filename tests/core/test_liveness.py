@@ -270,3 +270,26 @@ def test_those_who_ended_without_mail_are_forgotten_at_last(house: House) -> Non
     assert kept.id in known
     assert [guest.id in known for guest in guests[:4]] == [False, False, False, True]
     assert len(known) == KNOWN_ENDED + 2
+
+
+def test_who_is_switched_off_is_gone(house: House) -> None:
+    """14.4: one, or all; with a sentence for whoever waits to become it."""
+    for name in ("api", "web"):
+        house.join(name)
+    house.slow_projects = True
+    line = house.connect(peer(5001, 5000))
+    request = line.begin("register", name="late", pid=5000)
+    house.change_settings(off=True)
+    assert house.names() == []
+    assert refused(lambda: line.answer(request)).code == "feature_off"
+    assert sum(house.watched.values()) == 0
+    house.answer_projects()
+    assert house.names() == []
+
+
+def test_who_waits_to_become_a_session_that_ends_is_told(house: House) -> None:
+    house.slow_projects = True
+    line = house.connect(peer(5001, 5000))
+    request = line.begin("register", name="api", pid=5000)
+    house.kill_pid(5000)
+    assert refused(lambda: line.answer(request)).code == "not_running"

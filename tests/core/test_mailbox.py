@@ -120,21 +120,29 @@ def test_what_is_removed_is_gone_wherever_it_was() -> None:
 @given(
     st.lists(
         st.one_of(
-            st.just(("put", 0)),
-            st.tuples(st.sampled_from(["lease", "remove", "restore", "one"]), st.integers(0, 8)),
+            st.sampled_from([("put", 0), ("hold", 0)]),
+            st.tuples(st.sampled_from(["lease", "remove", "restore", "one", "let go"]), st.integers(0, 8)),
         ),
         max_size=60,
     )
 )
 def test_each_message_is_in_one_place_and_order_holds(steps: list[tuple[str, int]]) -> None:
-    """L6: whatever happens, a message is either waiting, leased or gone, and what waits is in order."""
-    box, here, count = Box(), dict[int, Message](), 0
+    """L6: whatever happens, a message is either held, waiting, leased or gone, and what waits is in order."""
+    box, here, held, count = Box(), dict[int, Message](), dict[int, Message](), 0
     for what, number in steps:
         some = [one for one in here.values() if one.seq % 9 == number]
         if what == "put":
             count += 1
             here[count] = message(count)
             box.put(here[count])
+        elif what == "hold":
+            count += 1
+            held[count] = message(count)
+            box.hold(held[count])
+        elif what == "let go":
+            freed = [one for one in held.values() if one.seq % 9 == number]
+            box.let_go(freed)
+            here.update((one.seq, held.pop(one.seq)) for one in freed)
         elif what == "lease":
             before = ids(box.waiting)
             assert ids(box.lease(number, number)) == before[:number]
@@ -144,6 +152,9 @@ def test_each_message_is_in_one_place_and_order_holds(steps: list[tuple[str, int
             for one in some:
                 box.remove(one)
                 del here[one.seq]
+            for one in [one for one in held.values() if one.seq % 9 == number]:
+                box.remove(one)
+                del held[one.seq]
         else:
             for one in some:
                 if one.lease is None:
@@ -152,4 +163,14 @@ def test_each_message_is_in_one_place_and_order_holds(steps: list[tuple[str, int
         assert waiting == sorted(waiting)
         assert sorted(waiting + leased) == sorted(here) == ids(box)
         assert {one.seq for one in here.values() if one.lease is None} == set(waiting)
-        assert box.size == 10 * len(here)
+        assert ids(box.held.values()) == sorted(held), "what is held is in nobody's reach"
+        assert (box.size, box.held_size) == (10 * len(here), 10 * len(held))
+
+
+def test_what_is_held_counts_for_itself() -> None:
+    """5.5, 10.5: two limits about two things."""
+    box = Box()
+    box.hold(message(1))
+    assert (len(box), box.size, box.held_size) == (0, 0, 10)
+    box.let_go([box.held[message(1).id]])
+    assert (len(box), box.size, box.held_size) == (1, 10, 0)

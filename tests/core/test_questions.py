@@ -8,7 +8,7 @@ from tests.support.core_house import Answer, Guest, House, is_sentence, refused
 from xsessiond.core.effects import HealthChanged, LookedUp
 from xsessiond.core.limits import MAX_BODY, PING_AFTER_S
 from xsessiond.core.pacing import PaceSettings
-from xsessiond.core.state import CoreSettings
+from xsessiond.core.policy import CoreSettings, ShownValue
 
 UNPACED = CoreSettings(pacing=PaceSettings(target_burst=0, sender_burst=0, duplicate_window=0, queue_per_session=5000))
 
@@ -299,3 +299,61 @@ def test_a_store_that_cannot_be_read_is_told_to_whoever_asked(house: House, api:
         assert refusal.code == "internal"
         assert is_sentence(refusal.text)
         assert "The disk is broken." in refusal.text
+
+
+# -- decisions ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_log_says_what_was_decided(house: House, web: Guest) -> None:
+    """5.7, H9: who, when, by which rule; nothing where nothing was."""
+    daring = house.join("daring", **{"class": "bypass"})
+    approved, denied = daring.send(web, "approved"), daring.send(web, "denied")
+    house.pass_time(60)
+    house.approve(approved)
+    house.deny(denied, reason="not now")
+    house.join("other").send(web, "plain")
+    entries = house.human().ask("log")["entries"]
+    decisions = [[(one["state"], one["by"], one["rule"]) for one in entry["decisions"]] for entry in entries]
+    rule = approved["rule"]
+    assert decisions == [
+        [("held", None, rule), ("queued", "human ann", "approved")],
+        [("held", None, rule), ("denied", "human ann", "not now")],
+        [],
+    ]
+    assert [entry["state"] for entry in entries] == ["queued", "denied", "queued"]
+    assert entries[0]["decisions"][1]["at"] > entries[0]["sent_at"]
+
+
+def test_who_follows_hears_of_decisions(house: House, web: Guest) -> None:
+    """As they are made: approved, denied, expired, released and refused by a rule."""
+    daring = house.join("daring", **{"class": "bypass"})
+    line = house.script()
+    line.ask("log", follow=True)
+
+    def last() -> tuple[str, str, str | None]:
+        method, params = line.notes[-1]
+        assert method == "decision"
+        return params["id"], params["state"], params["by"]
+
+    sent = [daring.send(web, str(number)) for number in range(4)]
+    assert [method for method, _ in line.notes] == ["entry"] * 4
+    assert line.notes[0][1]["state"] == "held"
+    house.approve(sent[0])
+    assert last() == (sent[0]["id"], "queued", "human ann")
+    house.deny(sent[1])
+    assert last() == (sent[1]["id"], "denied", "human ann")
+    web.change_class("bypass")
+    assert last() == (sent[3]["id"], "queued", None)
+
+
+def test_the_settings_in_force_are_shown(house: House) -> None:
+    """C5: each with where it was written, and what is wrong with them."""
+    shown = ShownValue("inbound.policy", "hold", "user", "config.toml:2")
+    house.change_settings(shown=(shown,), config_problems=("A problem.",), config_ok=False)
+    answer = house.script().ask("config")
+    assert answer == {
+        "values": [{"key": "inbound.policy", "value": "hold", "source": "user", "where": "config.toml:2"}],
+        "problems": ["A problem."],
+        "ok": False,
+    }
+    assert house.script().ask("status")["config"] == {"ok": False, "problems": ["A problem."]}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.core_house import Answer, Guest, House, Line, is_sentence
-from xsessiond.core.receipts import MOST, SENTENCES
+from tests.support.core_house import Answer, Guest, House, Line, is_sentence, refused
+from xsessiond.core.receipts import MOST, RECEIVER_SENTENCES, SENTENCES
 from xsessiond.core.state import CoreSettings
 
 KEEP_S = 5
@@ -34,8 +34,9 @@ def test_every_sentence_is_one() -> None:
     """6.4: for exactly the states that a sender must not miss; those that are on their way say not to send again."""
     assert set(SENTENCES) == {"expired", "refused", "denied", "discarded", "stalled", "released", "held"}
     for state, sentence in SENTENCES.items():
-        text = sentence.format(id="m-1", to="web")
+        text = sentence.format(id="m-1", to="web", why="because of this")
         assert is_sentence("The message " + text)
+        assert ("because of this" in text) is (state in ("refused", "denied", "released"))
         if state in ("held", "stalled"):
             assert "Do not send it again." in text
 
@@ -50,7 +51,7 @@ def test_a_sender_hears_that_its_message_expired(house: House) -> None:
     assert set(receipt) == {"id", "state", "at", "text"}
     history = api.check(sent)["history"]
     assert [(step["state"], step["rule"]) for step in history] == [
-        ("queued", "default: accept"),
+        ("queued", "parity: the receiver asks before it acts"),
         ("expired", "offline.keep"),
     ]
 
@@ -197,3 +198,48 @@ def test_what_is_acknowledged_in_time_is_not_reported(house: House) -> None:
     web.ack(message)
     house.pass_time(60)
     assert told(api.line) == []
+
+
+# -- held --------------------------------------------------------------------------------------------------------------
+
+
+def held(house: House) -> tuple[Guest, Guest, Answer]:
+    """A sender, a receiver, and a message between them that a human must decide about."""
+    api, web = house.join("api", **{"class": "bypass"}), house.join("web")
+    return api, web, api.send(web)
+
+
+def test_a_receiver_hears_of_what_it_never_got(house: House) -> None:
+    """5.4, H2: without the text; it can do nothing with it."""
+    _, web, sent = held(house)
+    house.deny(sent)
+    (receipt,) = web.line.ask("take")["receipts"]
+    assert (receipt["id"], receipt["state"]) == (sent["id"], "denied")
+    assert receipt["text"] == "1 held message from api was denied by your user."
+    assert refused(lambda: web.check(sent)).code == "not_found"
+    for sentence in RECEIVER_SENTENCES.values():
+        assert is_sentence("The user hears: " + sentence.format(name="api"))
+
+
+def test_receipts_name_the_rule(house: House) -> None:
+    """H6"""
+    api, web, sent = held(house)
+    web.change_class("bypass")
+    assert told(api.line) == [f"{sent['id']} to web was released (parity: both act without asking) and is on its way."]
+
+
+def test_a_receiver_that_ended_hears_of_it_when_it_resumes(house: House) -> None:
+    """A script that sent something hears nothing: it has gone."""
+    daring = house.join("daring", **{"class": "bypass"})
+    sent = house.script().ask("send", to=daring.id, message="hello")
+    house.kill(daring)
+    house.deny(sent)
+    assert list(house.state()["receipts"]) == [daring.id]
+
+
+def test_receipts_of_two_kinds_keep_their_order(house: House) -> None:
+    api, web, sent = held(house)
+    house.deny(sent)
+    back = web.send(api)
+    house.deny(back)
+    assert [text.split()[-1] for text in told(web.line)] == ["user.", "given."]

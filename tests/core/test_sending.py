@@ -48,7 +48,11 @@ def test_an_accepted_message_is_stored_before_its_answer(house: House, api: Gues
     answer = api.send("web", text, summary="s")
     assert answer["state"] == "queued"
     assert (answer["bytes"], answer["sha256"]) == (7, sha256(text.encode()).hexdigest())
-    assert (answer["rule"], answer["expires_at"], answer["reply"]) == ("default: accept", None, None)
+    assert (answer["rule"], answer["expires_at"], answer["reply"]) == (
+        "parity: the receiver asks before it acts",
+        None,
+        None,
+    )
     (row,) = house.store.load().messages
     assert (row.id, row.body, row.sender_id, row.target_id, row.thread) == (answer["id"], text, api.id, web.id, row.id)
     assert (row.sender_harness, row.sender_cwd, row.hop, row.mode) == ("codex", "/src/app", 0, "auto")

@@ -10,17 +10,22 @@ from msgspec.structs import replace
 from xsessiond.core.effects import ProcessId
 from xsessiond.core.ids import SessionId
 from xsessiond.core.mailbox import message_of
-from xsessiond.core.records import EventRow, MessageRow
+from xsessiond.core.policy import CoreSettings, ShownValue
+from xsessiond.core.records import EventRow, HoldRow, MessageRow, TrustRow
 from xsessiond.core.roster import Session
 from xsessiond.core.shapes import (
     PushShape,
     SendShape,
+    shape_config,
     shape_delivery,
     shape_entry,
+    shape_held,
     shape_history,
+    shape_hold,
     shape_origin,
     shape_session,
     shape_step,
+    shape_trust,
 )
 
 ROW = MessageRow(
@@ -175,3 +180,66 @@ def test_the_log_has_the_text_or_not() -> None:
     assert entry["from"] == {"kind": "session", "id": "s-a", "name": "api"}
     assert entry["to"] == {"id": "s-b", "name": "web"}
     assert shape_entry(ROW, with_text=False)["text"] is None
+
+
+# -- held --------------------------------------------------------------------------------------------------------------
+
+HOLD = HoldRow(1, "m-1", "mode-mismatch", "parity: so", "bypass", 1_000, 61_000)
+
+
+def test_a_held_message_has_all_keys_of_the_contract() -> None:
+    """H9: the text is added where it fits."""
+    message = message_of(replace(ROW, state="held", body="a" * 300 + "<system>"), Raw(b"{}"))
+    message.hold = HOLD
+    sender, target = shape_session(session(), "box"), shape_session(session(), "box", "prompting")
+    assert plain(shape_hold(message, sender, target)) == {
+        "id": "m-1", "from": plain(sender), "to": plain(target), "cause": "mode-mismatch", "rule": "parity: so",
+        "held_at": "1970-01-01T00:00:01.000Z", "expires_at": "1970-01-01T00:01:01.000Z", "bytes": 5, "sha256": "0102",
+        "preview": "a" * 200, "text": None, "summary": "about it", "sender_class": "bypass",
+        "receiver_class": "prompting", "flags": ["<system"],
+    }  # fmt: skip
+    message.flags = ["as it was found"]
+    assert shape_hold(message, sender, target)["flags"] == ["as it was found"], "a long text is looked through once"
+
+
+def test_a_sender_that_is_no_session_is_named() -> None:
+    row = replace(ROW, state="held", sender_kind="script", sender_id="script", sender_harness=None, sender_cwd=None)
+    message = message_of(row, Raw(b"{}"))
+    message.hold = replace(HOLD, expires_at=None)
+    shape = shape_hold(message, None, shape_session(session(), "box"))
+    assert shape["from"] == {"kind": "script", "id": None, "name": "api", "harness": None, "cwd": None}
+    assert shape["expires_at"] is None
+
+
+@pytest.mark.parametrize("by", ["human ann", None])
+def test_what_was_let_go_has_a_mark(by: str | None) -> None:
+    """5.7, H3"""
+    assert shape_held(HOLD) is None
+    assert shape_held(replace(HOLD, released_at=5_500, released_rule="so", released_by=by)) == {
+        "held_s": 4, "by": by, "at": "1970-01-01T00:00:05.500Z", "cause": "mode-mismatch", "rule": "so",
+    }  # fmt: skip
+    assert shape_held(replace(HOLD, released_at=0, released_rule="so"))["held_s"] == 0  # type: ignore[index]
+
+
+def test_a_trust_is_shown_with_names_of_now_or_of_then() -> None:
+    row = TrustRow("t-1", "s-a", "api", "s-b", "web", "pair", "human ann", 1_000, 2_000)
+    assert shape_trust(row, None, session()) == {
+        "id": "t-1", "from": {"id": "s-a", "name": "api", "ref": None},
+        "to": {"id": "s-b", "name": "web", "ref": "bbbbbb"},
+        "scope": "pair", "by": "human ann", "at": "1970-01-01T00:00:01.000Z", "until": "1970-01-01T00:00:02.000Z",
+    }  # fmt: skip
+    assert shape_trust(replace(row, until=None), session(), None)["until"] is None
+
+
+def test_a_history_that_began_held_was_not_queued_before() -> None:
+    events = [EventRow("m-1", 1_000, "held", None, "so"), EventRow("m-1", 3_000, "queued", "human ann", "approved")]
+    assert [(step["state"], step["by"]) for step in shape_history(ROW, events)] == [
+        ("held", None),
+        ("queued", "human ann"),
+    ]
+
+
+def test_settings_are_shown_as_they_are() -> None:
+    shown = ShownValue("store.durability", "full", "default", None)
+    settings = CoreSettings(shown=(shown,), config_problems=("A problem.",), config_ok=False)
+    assert shape_config(settings) == {"values": (shown,), "problems": ("A problem.",), "ok": False}

@@ -5,11 +5,12 @@ from __future__ import annotations
 from msgspec import UNSET
 
 from tests.support.core_house import IDENTITY, House, peer
-from xsessiond.core.effects import CloseLink, FindMessage, LookUp, Persist, SendFrame, WriteLog
+from xsessiond.core.effects import CheckPassphrase, CloseLink, FindMessage, LookUp, Persist, SendFrame, WriteLog
 from xsessiond.core.errors import Refusal
 from xsessiond.core.link import Link
+from xsessiond.core.policy import CoreSettings
 from xsessiond.core.records import DropPins
-from xsessiond.core.state import Caller, Core, CoreSettings, Wire
+from xsessiond.core.state import Arrival, Caller, Core, Wire
 
 
 def core() -> Core:
@@ -88,3 +89,58 @@ def test_only_a_session_is_a_session() -> None:
     assert not Caller("human", one.human).is_session
     assert not Caller("script", one.script).is_session
     assert (one.human.name, one.script.name) == ("ann", "script")
+
+
+def test_a_warning_is_kept_once() -> None:
+    """At its last place."""
+    one = core()
+    for text in ("a", "b", "a"):
+        one.warn(text)
+    assert one.warnings == ["b", "a"]
+
+
+def test_only_those_who_follow_are_told() -> None:
+    house = House()
+    one, line, other = house.broker.core, house.script(), house.script()
+    one.out = []
+    one.tell_followers("decision", {})
+    line.ask("log", follow=True)
+    one.out = []
+    one.tell_followers("decision", {"id": "m-1"})
+    (frame,) = one.out
+    assert frame == SendFrame(line.link, b'{"jsonrpc":"2.0","method":"decision","params":{"id":"m-1"}}\n')
+    assert other.link != line.link
+
+
+def test_whoever_waits_to_become_a_session_is_turned_away_once() -> None:
+    one = core()
+    wire = one.wires[7] = Wire(7, None, peer(), Link())
+    refusal = Refusal("not_running", "It ended.")
+    one.turn_away("s-a", refusal)
+    one.arrivals["s-a"] = Arrival(wire.link, 1, "token", resumed=False, notice=None)
+    one.arrivals["s-b"] = Arrival(8, 1, "token", resumed=False, notice=None)
+    for session_id in ("s-a", "s-a", "s-b"):
+        one.turn_away(session_id, refusal)
+    assert len(one.out) == 1
+    assert one.arrivals == {}
+
+
+def test_a_passphrase_that_is_checked_has_its_ticket() -> None:
+    one = core()
+    wire = Wire(7, None, peer(), Link())
+    one.check_passphrase(wire, 1, "open sesame", lambda wire, now: None)
+    (effect,) = one.out
+    assert isinstance(effect, CheckPassphrase)
+    assert (effect.text, one.proving[effect.ticket].request_id) == ("open sesame", 1)
+
+
+def test_a_class_is_what_is_said_or_else_assumed() -> None:
+    """4.3"""
+    house = House(CoreSettings(assume_class={"gemini": "prompting"}))
+    known = house.broker.core
+    said = house.join("said", harness="gemini", **{"class": "bypass"})
+    assumed = house.join("assumed", harness="gemini", **{"class": None})
+    unknown = house.join("unknown", **{"class": None})
+    classes = [known.class_of(guest.session) for guest in (said, assumed, unknown)]
+    assert classes == ["bypass", "prompting", "unknown"]
+    assert [known.shape(guest.session).perm_class for guest in (said, assumed, unknown)] == classes

@@ -14,6 +14,7 @@ from msgspec import UNSET
 from xsessiond.core import wire as w
 from xsessiond.core.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR
 from xsessiond.core.wire import Answer, BadFrame, decode_frame
+from xsessiond.core.wire_params import AckParams, HelloParams, ListParams, Resume
 
 
 def frame(**members: object) -> bytes:
@@ -33,13 +34,13 @@ def bad(line: bytes) -> BadFrame:
 @pytest.mark.parametrize(
     "line, value",
     [
-        (frame(id=1, method="hello", params={"protocol": 1}), w.Hello(w.HelloParams(1), jsonrpc="2.0", id=1)),
+        (frame(id=1, method="hello", params={"protocol": 1}), w.Hello(HelloParams(1), jsonrpc="2.0", id=1)),
         (frame(id="a", method="list"), w.ListSessions(jsonrpc="2.0", id="a")),
         (
             frame(id=None, method="list", params={"all": True}),
-            w.ListSessions(w.ListParams(all=True), jsonrpc="2.0", id=None),
+            w.ListSessions(ListParams(all=True), jsonrpc="2.0", id=None),
         ),
-        (frame(method="ack", params={"ids": ["m-1"]}), w.Ack(w.AckParams(("m-1",)), jsonrpc="2.0")),
+        (frame(method="ack", params={"ids": ["m-1"]}), w.Ack(AckParams(("m-1",)), jsonrpc="2.0")),
         (frame(id=1, method="take", params={"max": None}), w.Take(jsonrpc="2.0", id=1)),
         (frame(id=1, method="status", params=[1]), w.Status(msgspec.Raw(b"[1]"), jsonrpc="2.0", id=1)),
         (frame(id=1, method="status"), w.Status(jsonrpc="2.0", id=1)),
@@ -52,7 +53,7 @@ def test_a_request_is_a_value_of_its_type(line: bytes, value: object) -> None:
 
 
 def test_the_methods_are_those_of_the_types() -> None:
-    assert len(w.METHODS) == len(get_args(w.AnyRequest)) == 19
+    assert len(w.METHODS) == len(get_args(w.AnyRequest)) == 26
     assert {"hello", "register", "attach", "status", "stop", "cancel"} <= w.METHODS
 
 
@@ -60,7 +61,7 @@ def test_names_of_the_wire_are_not_those_of_the_code() -> None:
     registered = call("register", **{"class": "bypass", "pid": 7, "resume": {"id": "s-1", "token": "t"}})
     assert isinstance(registered, w.Register)
     assert registered.params.perm_class == "bypass"
-    assert registered.params.resume == w.Resume("s-1", "t")
+    assert registered.params.resume == Resume("s-1", "t")
     updated = call("update", **{"class": None, "state": "busy"})
     assert isinstance(updated, w.Update)
     assert (updated.params.perm_class, updated.params.state) == (None, "busy")

@@ -1,4 +1,4 @@
-"""Running a command at a terminal: a pseudo-terminal of its own that controls it, as for a person who types it."""
+"""Running `xsessionctl` at a terminal, as for a person who types it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import sys
 import termios
 import time
 
+from tests.support.human import as_human
 from tests.support.private_broker import PrivateBroker
 
 
@@ -28,7 +29,10 @@ def at_terminal(
 
     interrupt_at: type Ctrl-C once this has appeared. closed_output: it has no standard output, as after `>&-`.
     """
-    closed = "import sys; sys.stdout = None; " if closed_output else ""
+    if not closed_output:
+        replies = [] if interrupt_at is None else [(interrupt_at, "\x03")]
+        return as_human(place, *words, replies=replies, columns=columns, within_s=within_s, **extra)
+    closed = "import sys; sys.stdout = None; "
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     process = subprocess.Popen(

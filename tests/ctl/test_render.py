@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from xsessionctl import render
+from xsessionctl import render, render_failure
 from xsessionctl.client import ClientError
 from xsessionctl.output import Sink
 
@@ -116,7 +116,7 @@ def test_a_refusal_lists_its_candidates_and_the_way_out() -> None:
     """N8: suggestions show ref, folder and age."""
     candidate = {"name": "web", "ref": "9f8e7d", "cwd": "/src/web", "state": "busy", "machine": "m", "age_s": 7300}
     error = ClientError("rate_limited", "Too fast.", "Wait.", candidates=[candidate], retry_after_s=4.2)
-    assert render.failure(error, SINK) == [
+    assert render_failure.failure(error, SINK) == [
         "xsessionctl: Too fast.",
         "  web [9f8e7d]  /src/web  busy  2h",
         "  Again in 4 s.",
@@ -136,7 +136,7 @@ def test_a_refusal_lists_its_candidates_and_the_way_out() -> None:
         lambda: render.identity({"kind": "human", "name": NASTY, "session": None}, SINK),
         lambda: render.log_entries({"entries": [{**nasty(), "from": nasty(), "to": nasty()}]}, SINK),
         lambda: render.broker_state({"broker": nasty(), "store": nasty(), "warnings": [NASTY]}, SINK),
-        lambda: render.failure(ClientError("internal", NASTY, NASTY, candidates=[nasty()]), SINK),
+        lambda: render_failure.failure(ClientError("internal", NASTY, NASTY, candidates=[nasty()]), SINK),
     ],
 )
 def test_what_others_wrote_cannot_act_on_a_terminal(show: Callable[[], list[str]]) -> None:

@@ -24,9 +24,17 @@ WORDS = {
     "rename": ["other"],
     "completion": ["bash"],
     "mcp": ["--help"],
+    "show": ["m-00000000000000000000000000000000"],
+    "approve": ["m-0"],
+    "deny": ["m-0"],
+    "trust": ["list"],
+    "config": ["show"],
+    "passphrase": ["--help"],
+    "explain": ["--from", "script", "--to", "api"],
 }
-EXPECTED = {"check": 3, "rename": 2}
-"""Exit codes that are not 0: an unknown message; a name of its own for somebody who is no session."""
+EXPECTED = {"check": 3, "show": 3, "rename": 2, "approve": 2, "deny": 2}
+"""Exit codes that are not 0: an unknown message; a name of its own for somebody who is no session; an id that is too
+short."""
 ORDER = [*(name for name in VERBS if name not in ("demo", "stop")), "stop"]
 
 

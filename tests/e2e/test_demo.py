@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.support.human import as_human, require_outside, run_apart
 from tests.support.private_broker import MARK, PrivateBroker
 from xsessionctl.demo.actor import ToolResult
 from xsessionctl.demo.story import STEPS, Play, Surprise
@@ -49,6 +50,40 @@ def test_it_shows_every_step_and_ends_well(broker: PrivateBroker) -> None:
     assert places() <= before
     assert not broker.rendezvous.exists(), "the user's own broker is not touched"
     assert list(broker.state_dir.iterdir()) == []
+
+
+def test_a_person_at_a_terminal_is_the_human_of_the_story(broker: PrivateBroker) -> None:
+    """H1, H3: held, explained, approved, and read with the mark of that; an agent cannot do it."""
+    done = as_human(broker, "demo", NO_COLOR="1", columns=200, within_s=55)
+    assert done.code == 0, done.shown
+    for words in ("held until 20", "It runs below the session shop-deploy", "mode-mismatch", "would be held"):
+        assert words in done.shown
+    assert "approved by human" in done.shown
+    assert "without_terminal" not in done.shown
+
+
+def test_without_a_terminal_it_says_what_it_allowed_itself(broker: PrivateBroker) -> None:
+    """5.2: the private broker takes a decision from what has no terminal, and the user's own does not."""
+    require_outside()
+    words = [sys.executable, "-m", "xsessionctl", "demo"]
+    done = run_apart(words, env=broker.environ(), cwd=broker.home, within_s=55)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "approvals.without_terminal" in done.stdout
+    assert "approved by human" in done.stdout
+
+
+def test_below_an_agent_it_shows_the_refusal_and_ends_well(broker: PrivateBroker) -> None:
+    """5.2, S14: whoever runs it for an agent sees why nothing is approved, and what would come."""
+    done = broker.ctl("demo", "--json", within_s=55, CLAUDECODE="1")
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["ok"]) == (0, True)
+    (step,) = [step for step in document["steps"] if step["title"] == "You decide"]
+    act = step["acts"][-1]
+    assert (act["does"].split()[:2], act["result"]["exit"]) == (["xsessionctl", "approve"], 10)
+    assert "started by a coding agent: CLAUDECODE" in act["result"]["output"]
+    plain = broker.ctl("demo", within_s=55, CLAUDECODE="1")
+    assert plain.returncode == 0
+    assert "was started by an agent" in plain.stdout
 
 
 def test_its_steps_are_there_for_programs(broker: PrivateBroker) -> None:

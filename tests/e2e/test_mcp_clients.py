@@ -46,7 +46,7 @@ def _command(place: PrivateBroker, name: str) -> list[str]:
 
 
 def _environ(place: PrivateBroker, name: str) -> dict[str, str]:
-    return place.environ(XSESSIOND_NAME=name, PYTHONPATH=str(ROOT))
+    return place.environ(XSESSIOND_NAME=name, XSESSIOND_CLASS="prompting", PYTHONPATH=str(ROOT))
 
 
 # ------------------------------------------------------------------------------------------------------------- clients

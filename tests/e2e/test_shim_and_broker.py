@@ -97,7 +97,8 @@ def test_a_shim_that_dies_between_lease_and_acknowledgement_gives_the_mail_back(
     """W9, W22: kill -9 of the shim while its client has half of the result. The harness starts it again: it is the same
     session, and the message comes once more under the same id."""
     api = _start(broker, "api")
-    web = broker.spawn(sys.executable, "-c", HARNESS_THAT_RESTARTS, *SHIM, XSESSIOND_NAME="web")
+    env = {"XSESSIOND_NAME": "web", "XSESSIOND_CLASS": "prompting"}
+    web = broker.spawn(sys.executable, "-c", HARNESS_THAT_RESTARTS, *SHIM, **env)
     assert web.stdin is not None
     assert web.stdout is not None
     own = _exchange(web, "list_agents")["self"]["id"]

@@ -16,13 +16,16 @@ import pytest
 import trio
 
 from tests.io.test_exits import Ends, sleeper
+from tests.io.test_settings import HOLD, Heard, file, heard, managed, paths, place, repository
 from tests.support import kqueue
 from xsessiond.io.processes import ProcessId
+
+__all__ = ["file", "heard", "managed", "paths", "place", "repository"]
 
 pytestmark = pytest.mark.skipif(sys.platform == "darwin", reason="the other tests run it there")
 
 if sys.platform != "darwin":
-    from xsessiond.io import _macos, exits, readiness, runtime_dir
+    from xsessiond.io import _macos, exits, readiness, runtime_dir, settings
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +36,7 @@ def _macos_system(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exits, "ExitSource", _macos.ExitSource)
     monkeypatch.setattr(exits, "is_running", lambda process: identify(process.pid) == process)
     monkeypatch.setattr(runtime_dir, "PathWatch", _macos.PathWatch)
+    monkeypatch.setattr(settings, "PathWatch", _macos.PathWatch)
 
 
 def identify(pid: int) -> ProcessId | None:
@@ -118,6 +122,36 @@ def test_directories(short_dir: Path) -> None:
     watch.close()
 
 
+def test_names_in_directories(short_dir: Path) -> None:
+    """14.3: also what is written into a file, which its directory does not tell here."""
+    watch = _macos.PathWatch()
+    (short_dir / "file").write_text("")
+    (short_dir / "link").symlink_to("file")
+    watch.watch_names(str(short_dir), ["file", "link", "missing"])
+    watch.watch_names(f"{short_dir}/no", ["file"])
+    assert not watch.take()
+    (short_dir / "file").write_text("x")
+    assert watch.take()
+    assert not watch.take()
+    (short_dir / "missing").touch()
+    assert watch.take()
+    (short_dir / "file").chmod(0o600)
+    assert watch.take()
+    watch.close()
+
+
+async def test_settings_follow_their_files(heard: Heard, file: Path, repository: Path) -> None:
+    """14.3."""
+    (repository / ".xsessiond.toml").write_text(HOLD)
+    heard.source.watch_project("s-1", str(repository))
+    await heard.wait_until(lambda: heard.policies("s-1") == [["hold"]])
+    os.replace(repository / ".xsessiond.toml", file)
+    await heard.hear("hold")
+    await heard.wait_until(lambda: heard.policies("s-1")[-1] == [])
+    os.truncate(file, 0)
+    await heard.hear("unset")
+
+
 async def test_a_lost_directory_is_made_again(short_dir: Path, nursery: trio.Nursery) -> None:
     """15.3."""
     place = str(short_dir / "d")
@@ -184,11 +218,12 @@ def test_processes() -> None:
     assert zombie is None or zombie.dead
     ended.wait()
     assert _macos.read_stat(ended.pid) is None
-    assert _macos.read_environ(ended.pid) is None
+    assert _macos.read_environ(ended.pid, frozenset({"PATH"})) is None
     assert _macos.read_command(ended.pid) == []
-    environ = _macos.read_environ(os.getpid())
-    assert environ is not None
-    assert "PATH" in environ
+    assert _macos.read_environ(os.getpid(), frozenset({"PATH", "NOT_SET"})) == {"PATH"}
+    assert _macos.is_ours(os.getpid())
+    assert not _macos.is_ours(ended.pid)
+    assert found.session == os.getsid(0)
     assert _macos.read_command(os.getpid())
 
 

@@ -35,7 +35,8 @@ def finish_all() -> None:
 
 
 class ShimProcess:
-    """One shim. `process` is its harness, or what `argv` says instead."""
+    """One shim, of a session that asks before it acts unless `extra` says otherwise. `process` is its harness, or what
+    `argv` says instead."""
 
     def __init__(self, place: PrivateBroker, *argv: str, cwd: str | None = None, **extra: str) -> None:
         command = argv or (sys.executable, "-c", HARNESS, *SHIM)
@@ -45,7 +46,7 @@ class ShimProcess:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             cwd=cwd or place.home,
-            env=place.environ(**extra),
+            env=place.environ(**{"XSESSIOND_CLASS": "prompting", **extra}),
         )
         place.started.append(self.process)
         _running.append(self)

@@ -99,6 +99,38 @@ def test_the_answer_to_a_send_is_short_and_says_never_again(state: str, name: st
     _fits("send_message", structured)
 
 
+@pytest.mark.parametrize("name", ["web", "名" * 64])
+def test_a_send_that_is_held_says_until_when_and_where_a_human_finds_it(name: str) -> None:
+    """5.3, H5: without being asked again, and never to be sent again."""
+    sent = {**SENT, "state": "held", "expires_at": "2026-01-02T03:04:05.678Z", "to": {**SENT["to"], "name": name}}
+    text, structured = answers.tell_sent(sent, None, waited=True)
+    for words in (
+        "held until 2026-01-02T03:04Z",
+        "human must decide",
+        "xsessionctl hold-queue",
+        "Do not send it again.",
+    ):
+        assert words in text
+    assert len(text.encode()) <= 200
+    assert structured["expires_at"] == sent["expires_at"]
+    forever, _ = answers.tell_sent({**sent, "expires_at": None}, None, waited=False)
+    assert ": held. A human must decide" in forever
+
+
+@pytest.mark.parametrize(
+    "state, words",
+    [
+        ("unknown", "That session runs; its harness cannot tell whether it is busy."),
+        ("offline", "That session does not run now."),
+        ("unresponsive", "That session is unresponsive."),
+    ],
+)
+def test_what_a_receiver_does_is_said_in_words(state: str, words: str) -> None:
+    """1.7: `unknown` is what its harness can tell, and not whether it is there."""
+    text, _ = answers.tell_checked({**SENT, "target_state": state, "history": []})
+    assert text.endswith(words)
+
+
 def test_what_goes_to_the_user_is_not_told_of_as_a_session() -> None:
     to = {"id": "human", "ref": "", "name": "ann"}
     text, _ = answers.tell_sent({**SENT, "to": to}, None, waited=False)

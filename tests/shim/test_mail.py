@@ -33,6 +33,20 @@ def test_markup_is_defused_wherever_a_model_sees_it() -> None:
     assert envelope.body == shown["text"]
 
 
+@pytest.mark.parametrize("by, words", [("human ann (pts/3)", "approved by human ann (pts/3)"), (None, "released")])
+def test_a_message_that_was_held_says_so_and_who_let_it_go(by: str | None, words: str) -> None:
+    """5.7, H3: also where the envelope is made here."""
+    mark = {"held_s": 250, "by": by, "at": "2026-01-02T03:08:15.000Z", "cause": "mode-mismatch", "rule": "approved"}
+    shown = show_message({**make_message("m-1", "hello"), "held": mark})
+    (envelope,) = parse_envelopes(str(shown["envelope"]))
+    assert envelope.attributes["held"].startswith("4m 10s, ")
+    assert words in envelope.attributes["held"]
+    assert "2026-01-02T03:08:15Z" in envelope.attributes["held"]
+    assert shown["held"] == mark
+    (plain,) = parse_envelopes(str(show_message(make_message("m-1", "hello"))["envelope"]))
+    assert "held" not in plain.attributes
+
+
 def test_an_envelope_that_the_broker_made_is_taken_as_it_is() -> None:
     message = make_message("m-1", "hello")
     message["envelope"] = '<cross-session-message nonce="abc">\n| hello\n</cross-session-message nonce="abc">\nNote: x'

@@ -354,3 +354,16 @@ class TestBatches:
 
 def _call_frame(request_id: str) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": request_id, "method": "tools/call", "params": {"name": "list_agents"}}
+
+
+def test_the_client_is_asked_nothing() -> None:
+    """5.2: no answer of a harness is taken for its user's, so its dialogs are not used, whatever it offers."""
+    protocol = Protocol(lambda _: [], "")
+    offered = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
+    info = {"name": "claude-code", "version": "1"}
+    params = {"protocolVersion": "2025-11-25", "capabilities": offered, "clientInfo": info}
+    line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}).encode()
+    replies = [event for event in protocol.receive(line) if isinstance(event, Reply)]
+    frames = [json.loads(reply.data) for reply in replies]
+    assert all("method" not in frame for frame in frames)
+    assert [frame["id"] for frame in frames] == [1]

@@ -6,7 +6,17 @@ import hashlib
 
 from msgspec.structs import replace
 
-from xsessiond.store.contract import MarkMessage, MessageRow, PutMessage, PutSession, SessionRow
+from xsessiond.store.contract import (
+    HoldRow,
+    MarkMessage,
+    MessageRow,
+    PutHold,
+    PutMessage,
+    PutSession,
+    PutTrust,
+    SessionRow,
+    TrustRow,
+)
 
 HOUR = 3_600_000
 NOW = 1_800_000_000_000
@@ -84,3 +94,23 @@ def session(session_id: str, **values: object) -> SessionRow:
 
 def put_session(session_id: str, **values: object) -> PutSession:
     return PutSession(session(session_id, **values))
+
+
+def hold(seq: int, **values: object) -> HoldRow:
+    """Return a hold by parity that nobody has decided about."""
+    row = HoldRow(seq, message_id(seq), "mode-mismatch", "parity: as in a test", "bypass", NOW + seq, NOW + HOUR)
+    return replace(row, **values)
+
+
+def put_hold(seq: int, **values: object) -> PutHold:
+    return PutHold(hold(seq, **values))
+
+
+def trust(trust_id: str, sender_id: str = "s-a", target_id: str = "s-b", **values: object) -> TrustRow:
+    """Return a trust without an end."""
+    row = TrustRow(trust_id, sender_id, "api", target_id, "web", "pair", "human ann (pts/3)", NOW, None)
+    return replace(row, **values)
+
+
+def put_trust(trust_id: str, sender_id: str = "s-a", target_id: str = "s-b", **values: object) -> PutTrust:
+    return PutTrust(trust(trust_id, sender_id, target_id, **values))

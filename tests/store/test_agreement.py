@@ -9,15 +9,18 @@ from pathlib import Path
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.store.rows import mark, message, message_id, session
+from tests.store.rows import hold, mark, message, message_id, session, trust
 from xsessiond.store.contract import (
     DropPins,
     DropReceipts,
+    DropTrust,
     Op,
+    PutHold,
     PutMessage,
     PutPin,
     PutReceipt,
     PutSession,
+    PutTrust,
     Store,
     StoreError,
 )
@@ -68,14 +71,36 @@ sessions = st.builds(
     started_at=TIMES,
     last_seen_at=TIMES,
     ended_at=st.none() | TIMES,
+    inbound=MAYBE_TEXTS,
 )
 marks = st.builds(mark, SEQS, st.sampled_from(STATES), TIMES, by=MAYBE_TEXTS, rule=MAYBE_TEXTS)
 pins = st.builds(PutPin, st.sampled_from(SESSIONS), TEXTS, st.sampled_from(SESSIONS))
+holds = st.builds(
+    hold,
+    SEQS,
+    cause=TEXTS,
+    expires_at=st.none() | TIMES,
+    answers=st.none() | SEQS,
+    released_at=st.none() | TIMES,
+    released_rule=MAYBE_TEXTS,
+    released_by=MAYBE_TEXTS,
+)
+trusts = st.builds(
+    trust,
+    st.sampled_from(["t-1", "t-2"]),
+    st.sampled_from(SESSIONS),
+    st.sampled_from(SESSIONS),
+    scope=st.sampled_from(["session", "pair"]),
+    until=st.none() | TIMES,
+)
 receipts = st.builds(PutReceipt, st.sampled_from(SESSIONS), TEXTS, st.sampled_from(STATES), TIMES, TEXTS)
 other_ops = st.one_of(
     st.builds(PutSession, sessions),
     pins,
     st.builds(DropPins, st.sampled_from(SESSIONS)),
+    st.builds(PutHold, holds),
+    st.builds(PutTrust, trusts),
+    st.builds(DropTrust, st.sampled_from(["t-1", "t-2"])),
     receipts,
     st.builds(DropReceipts, st.sampled_from(SESSIONS), TIMES),
 )
@@ -99,6 +124,7 @@ def answers(store: Store) -> list[object]:
     for seq in (1, 2, 3, 1023, 1024, 1025, 1026, 5000):
         questions.append(lambda seq=seq: store.find_message(message_id(seq)))
         questions.append(lambda seq=seq: store.read_log(limit=2, since_ms=None, thread=message_id(seq)))
+    questions.append(lambda: store.events_of([1, 1024, 3, 5000]))
     for name in SESSIONS:
         questions.append(lambda name=name: store.sent_by(name, 3))
         questions += [lambda name=name, key=key: store.find_key(name, key) for key in ("", "k", "l")]

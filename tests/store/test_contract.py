@@ -5,9 +5,33 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from tests.store.rows import HOUR, NOW, mark, message, message_id, put, put_session, session
+from tests.store.rows import (
+    HOUR,
+    NOW,
+    hold,
+    mark,
+    message,
+    message_id,
+    put,
+    put_hold,
+    put_session,
+    put_trust,
+    session,
+    trust,
+)
 from xsessiond.core.limits import LOG_BYTES
-from xsessiond.store.contract import DropPins, DropReceipts, EventRow, PutMessage, PutPin, PutReceipt, Store, StoreError
+from xsessiond.store.contract import (
+    DropPins,
+    DropReceipts,
+    DropTrust,
+    EventRow,
+    PutHold,
+    PutMessage,
+    PutPin,
+    PutReceipt,
+    Store,
+    StoreError,
+)
 
 
 def test_a_new_store_is_empty(store: Store) -> None:
@@ -329,3 +353,52 @@ def test_rows_are_values(store: Store) -> None:
     assert found is not None
     assert replace(found[0], state="denied") != found[0]
     assert store.find_message(message_id(1)) == (message(1), [])
+
+
+def test_holds_come_back_with_what_waits(store: Store) -> None:
+    """Also that of a message that was let go and waits; not that of one that has ended."""
+    released = hold(2, released_at=NOW + 9, released_rule="approved", released_by="human ann", answers=1)
+    store.commit([put(1, state="held"), put(2), put(3, state="held"), put_hold(1), put_hold(2), put_hold(3)])
+    store.commit([PutHold(released), mark(2, "queued", rule="approved", by="human ann"), mark(3, "denied")])
+    found = store.load()
+    assert [row.state for row in found.messages] == ["held", "queued"]
+    assert found.holds == [hold(1), released]
+
+
+def test_a_hold_goes_with_its_message(store: Store) -> None:
+    store.commit([put(1, state="held"), put_hold(1), mark(1, "expired", NOW)])
+    assert store.prune(older_than_ms=NOW + 1) == 1
+    store.commit([put(2, state="held")])
+    assert store.load().holds == []
+
+
+def test_trusts_are_replaced_dropped_and_loaded_in_order(store: Store) -> None:
+    store.commit([put_session("s-a"), put_session("s-b"), put_trust("t-2"), put_trust("t-1", scope="session")])
+    store.commit([put_trust("t-2", until=NOW), put_trust("t-3"), DropTrust("t-3"), DropTrust("t-4")])
+    assert store.load().trusts == [trust("t-1", scope="session"), trust("t-2", until=NOW)]
+
+
+@pytest.mark.parametrize("gone", ["s-a", "s-b"])
+def test_trust_goes_with_either_session(store: Store, gone: str) -> None:
+    store.commit([put_session(name, live=name != gone, ended_at=NOW) for name in ("s-a", "s-b")])
+    store.commit([put_trust("t-1"), put_trust("t-2", "s-b" if gone == "s-a" else "s-a", "s-c")])
+    store.prune(older_than_ms=NOW)
+    assert [row.id for row in store.load().trusts] == ["t-1"]
+    store.prune(older_than_ms=NOW + 1)
+    assert store.load().trusts == []
+
+
+def test_what_was_decided_is_told_by_message(store: Store) -> None:
+    """H9, 5.7: of those that were asked about, each in its order, however many."""
+    store.commit([put(seq) for seq in range(1, 1201)])
+    store.commit([mark(seq, "held", NOW, rule="parity") for seq in range(1200, 0, -1)])
+    store.commit([mark(2, "denied", NOW + 1, by="human ann", rule="not now"), mark(1, "handed")])
+    assert store.events_of([2, 1, 2, 7000]) == [
+        EventRow(message_id(1), NOW, "held", None, "parity"),
+        EventRow(message_id(2), NOW, "held", None, "parity"),
+        EventRow(message_id(2), NOW + 1, "denied", "human ann", "not now"),
+    ]
+    assert [event.message_id for event in store.events_of(range(1, 1201))][2:] == [
+        message_id(seq) for seq in range(2, 1201)
+    ]
+    assert store.events_of([]) == []

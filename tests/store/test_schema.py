@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.store.rows import NOW, mark, message, message_id, put, put_session
+from tests.store.rows import NOW, hold, mark, message, message_id, put, put_hold, put_session, put_trust, session
 from xsessiond.store import schema, sqlite
-from xsessiond.store.contract import MessageRow, SessionRow, StoreError
+from xsessiond.store.contract import HoldRow, MessageRow, SessionRow, StoreError, TrustRow
 from xsessiond.store.schema import CONTENT_COLUMNS, MESSAGE_COLUMNS, MIGRATIONS, SHELF_BITS
 from xsessiond.store.sqlite import SqliteStore
 
 HASHES = [
     "cfde06f929d3e1fdfbb18d09ec1f8557998639caa6a0e39daba3165412c0386d",
+    "2f62d3966826e9241136b96ed046bd91fabcc6ac598cf192ed3971469dd8d665",
 ]
 """Of every step there is. A line is added for a new step; none is ever changed after a release."""
 
@@ -36,6 +37,8 @@ def test_tables_have_the_fields_of_the_rows(path: Path) -> None:
     assert columns(path, "session") == list(SessionRow.__struct_fields__)
     assert columns(path, "message") == list(MESSAGE_COLUMNS)
     assert columns(path, "content") == list(CONTENT_COLUMNS)
+    assert columns(path, "hold") == list(HoldRow.__struct_fields__)
+    assert columns(path, "trust") == list(TrustRow.__struct_fields__)
     assert {*MESSAGE_COLUMNS, *CONTENT_COLUMNS} == set(MessageRow.__struct_fields__)
     assert CONTENT_COLUMNS[-1] == "body"
 
@@ -88,3 +91,26 @@ def test_a_step_that_fails_leaves_the_version_before(written: Path, monkeypatch:
     store = SqliteStore(written, "normal")
     assert store.load().messages == [message(1)]
     store.close()
+
+
+def test_a_store_of_the_first_version_is_taken_along(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its sessions were launched with no policy that is known, and nothing of it was ever held."""
+    with monkeypatch.context() as earlier:
+        earlier.setattr(schema, "MIGRATIONS", MIGRATIONS[:1])
+        earlier.setattr(sqlite, "VERSION", 1)
+        SqliteStore(path, "normal").close()
+    old = session("s-a")
+    names = [name for name in SessionRow.__struct_fields__ if name != "inbound"]
+    with sqlite3.connect(path) as db:
+        values = [getattr(old, name) for name in names]
+        db.execute(f"INSERT INTO session ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})", values)
+    db.close()
+    store = SqliteStore(path, "normal")
+    try:
+        found = store.load()
+        assert found.sessions == [old]
+        assert (found.holds, found.trusts) == ([], [])
+        store.commit([put(1, state="held"), put_hold(1), put_trust("t-1")])
+        assert store.load().holds == [hold(1)]
+    finally:
+        store.close()

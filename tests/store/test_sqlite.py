@@ -32,7 +32,7 @@ def test_a_newer_store_is_left_untouched(path: Path, *, unclean: bool) -> None:
     if not unclean:
         newer.close()
     before = files(path)
-    with pytest.raises(StoreNewer, match=r"written by a newer xsessiond \(format 4711, this one knows 1\)") as refusal:
+    with pytest.raises(StoreNewer, match=r"written by a newer xsessiond \(format 4711, this one knows 2\)") as refusal:
         SqliteStore(path, "full")
     assert not refusal.value.transient
     after = files(path)

@@ -23,24 +23,32 @@ import msgspec
 from xsessiond.core import jsonrpc
 from xsessiond.core.broker import Broker
 from xsessiond.core.effects import (
+    CheckPassphrase,
     CloseDoor,
     CloseLink,
     Effect,
     Event,
+    ForgetProject,
     FrameReceived,
     LinkClosed,
     LinkOpened,
     LookedUp,
     LookUp,
+    Notify,
     NotStored,
     OpenDoor,
+    PassphraseChecked,
     Peer,
     Persist,
     ProcessExited,
     ProcessId,
+    ProjectRead,
     Prune,
+    ReadProject,
+    ReadSettings,
     Restored,
     SendFrame,
+    SettingsRead,
     Stop,
     TimePassed,
     UnwatchProcess,
@@ -50,9 +58,10 @@ from xsessiond.core.effects import (
 from xsessiond.core.errors import CODES, Refusal
 from xsessiond.core.link import Link
 from xsessiond.core.outgoing import answered_request, encode_error
+from xsessiond.core.policy import CoreSettings, ProjectSettings
 from xsessiond.core.records import Op
 from xsessiond.core.roster import Session
-from xsessiond.core.state import CoreSettings, Identity
+from xsessiond.core.state import Identity
 from xsessiond.core.times import Now
 from xsessiond.io.lookups import answer_question
 from xsessiond.store.memory import MemoryStore
@@ -249,6 +258,14 @@ class Guest:
         """What became of a message that it sent."""
         return self.line.ask("check", message_id=_id_of(message))
 
+    def told(self) -> list[str]:
+        """The receipts that wait for it."""
+        return [receipt["text"] for receipt in self.line.ask("take", max=0)["receipts"]]
+
+    def change_class(self, perm_class: str | None) -> None:
+        """Its harness says that it asks before it acts, or not, or that it cannot tell."""
+        self.line.ask("update", **{"class": perm_class})
+
     @property
     def session(self) -> Session:
         """What the broker knows of it."""
@@ -257,7 +274,8 @@ class Guest:
 
 class House:
     """One broker with its surroundings. failing: the store refuses every commit that the predicate is true for.
-    slow: questions to the store wait for `answer_questions`."""
+    slow: questions to the store wait for `answer_questions`; slow_projects: what projects say, for `answer_projects`.
+    passphrase: the right one. notified: what the user was told on the desktop."""
 
     def __init__(self, settings: CoreSettings | None = None) -> None:
         self.settings = settings or CoreSettings()
@@ -271,6 +289,10 @@ class House:
         self._count = 0
         self._links = 0
         self._pids = 1000
+        self.projects: dict[str, ProjectSettings] = {}
+        self.slow_projects = False
+        self.passphrase = ""
+        self.notified: list[Notify] = []
         self._start()
 
     def _start(self) -> None:
@@ -281,6 +303,8 @@ class House:
         self.logs: list[WriteLog] = []
         self.prunes: list[Prune] = []
         self.questions: list[LookUp] = []
+        self.asked_projects: list[ReadProject] = []
+        self.forgotten: list[str] = []
         self.closed_for: dict[int, str | None] = {}
         self.stopped: str | None = None
         self._events: deque[Event] = deque()
@@ -354,6 +378,18 @@ class House:
                 self.questions.append(effect)
                 if not self.slow:
                     self.answer_questions()
+            case ReadProject():
+                self.asked_projects.append(effect)
+                if not self.slow_projects:
+                    self.answer_projects()
+            case ForgetProject():
+                self.forgotten.append(effect.session_id)
+            case ReadSettings():
+                self.handle(SettingsRead(self.settings))
+            case CheckPassphrase():
+                self.handle(PassphraseChecked(effect.ticket, effect.text == self.passphrase))
+            case Notify():
+                self.notified.append(effect)
             case Prune():
                 self.prunes.append(effect)
                 self.store.prune(older_than_ms=effect.older_than_ms)
@@ -369,6 +405,22 @@ class House:
         if line is not None and line.open:
             line.open = False
             self._events.append(LinkClosed(link))
+
+    def answer_projects(self) -> None:
+        """The files of the projects that were asked for are read."""
+        asked, self.asked_projects = self.asked_projects, []
+        for question in asked:
+            self.handle(ProjectRead(question.session_id, self.projects.get(question.cwd, ProjectSettings())))
+
+    def change_project(self, guest: Guest, **settings: Any) -> None:
+        """The files of a session's project are written anew."""
+        self.projects[guest.session.cwd] = ProjectSettings(**settings)
+        self.handle(ProjectRead(guest.id, self.projects[guest.session.cwd]))
+
+    def change_settings(self, **changes: Any) -> None:
+        """The user's or the administrator's settings are written anew."""
+        self.settings = msgspec.structs.replace(self.settings, **changes)
+        self.handle(SettingsRead(self.settings))
 
     def pay(self) -> None:
         """The store works again, and has what it was owed."""
@@ -399,13 +451,38 @@ class House:
         if pid is None:
             self._pids += 1000
             pid = self._pids
-        given = {"name": name, "harness": "codex", "cwd": "/src/app", **params}
+        given = {"name": name, "harness": "codex", "cwd": "/src/app", "class": "prompting", **params}
         if pid and "pid" not in params:
             given["pid"] = pid
         guest = Guest(self, pid, given)
         guest.register()
         guest.attach(push=push)
         return guest
+
+    def approve(self, *messages: Answer | str, **params: Any) -> list[Answer]:
+        """A person lets these through."""
+        return self.decide("approve", *messages, **params)
+
+    def deny(self, *messages: Answer | str, **params: Any) -> list[Answer]:
+        """A person turns these away."""
+        return self.decide("deny", *messages, **params)
+
+    def decide(self, verdict: str, *messages: Answer | str, **params: Any) -> list[Answer]:
+        """A person decides, and leaves again; what became of each."""
+        line = self.human()
+        try:
+            ids = [_id_of(message) for message in messages]
+            decided: list[Answer] = line.ask("decide", verdict=verdict, ids=ids, **params)["decided"]
+            return decided
+        finally:
+            line.drop()
+
+    def queue(self) -> list[Answer]:
+        """The hold queue as a person sees it."""
+        line = self.human()
+        held: list[Answer] = line.ask("hold_queue")["held"]
+        line.drop()
+        return held
 
     def human(self) -> Line:
         """A person at a terminal."""
@@ -417,7 +494,11 @@ class House:
 
     def kill(self, guest: Guest) -> None:
         """The harness dies: the kernel tells whoever watches."""
-        process = ProcessId(guest.pid, guest.pid * 10)
+        self.kill_pid(guest.pid)
+
+    def kill_pid(self, pid: int) -> None:
+        """A process dies: the kernel tells whoever watches."""
+        process = ProcessId(pid, pid * 10)
         if self.watched[process]:
             self.watched[process] = 0
             self.handle(ProcessExited(process))
@@ -469,7 +550,9 @@ class House:
                 owner: [(message.id, message.state, message.lease) for message in session.box]
                 for owner, session in boxes.items()
             },
-            "sizes": {owner: session.box.size for owner, session in boxes.items()},
+            "held": {owner: [*session.box.held] for owner, session in boxes.items()},
+            "sizes": {owner: (session.box.size, session.box.held_size) for owner, session in boxes.items()},
+            "trusts": sorted(core.trusts),
             "pins": {owner: dict(session.pins) for owner, session in boxes.items()},
             "pair_seqs": {owner: dict(session.pair_seqs) for owner, session in boxes.items()},
             "messages": sorted(core.messages),

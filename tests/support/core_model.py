@@ -18,8 +18,8 @@ from xsessiond.core.effects import ProcessId
 from xsessiond.core.limits import GRACE_S, KEEP_MS
 from xsessiond.core.mailbox import TRANSITIONS
 from xsessiond.core.pacing import PaceSettings
+from xsessiond.core.policy import CoreSettings
 from xsessiond.core.records import PutMessage
-from xsessiond.core.state import CoreSettings
 
 NAMES = ("ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen")
 QUEUE = 12

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import select
+import stat
 import struct
 from dataclasses import dataclass, field
 
@@ -103,6 +104,8 @@ def _watch_directory(fd: int, notes: int) -> int:
     libc = ctypes.CDLL(None, use_errno=True)
     watch: int = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
     mask = sum(bits for note, bits in _INOTIFY.items() if notes & note)
+    if notes & KQ_NOTE_WRITE and not stat.S_ISDIR(os.fstat(fd).st_mode):
+        mask |= 0x2  # a directory is written when its entries change, a file when its contents do
     place = f"/proc/self/fd/{fd}"
     assert libc.inotify_add_watch(watch, place.encode(), mask) >= 0
     # The deletion of a directory that somebody has open is told by its parent only.

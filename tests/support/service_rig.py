@@ -15,9 +15,11 @@ from typing import TypeVar
 import trio
 
 from tests.support.private_broker import PrivateBroker
+from xsessiond.config import to_core
+from xsessiond.config_files import SettingsFiles
 from xsessiond.core.broker import Broker
 from xsessiond.core.records import Op
-from xsessiond.core.state import CoreSettings, Identity
+from xsessiond.core.state import Identity
 from xsessiond.io.listener import bind_listener
 from xsessiond.io.lock import acquire_broker_lock
 from xsessiond.io.logs import Log
@@ -72,10 +74,12 @@ async def running_service(place: PrivateBroker, store: Store) -> AsyncIterator[S
     lock = acquire_broker_lock(paths, "0")
     rendezvous = bind_listener(paths.broker_socket, lock)
     identity = Identity("0", "instance", os.getpid(), "here", "me", paths.session_dir)
-    broker = Broker(identity, CoreSettings(), os.urandom)
+    files = SettingsFiles(paths)
+    config = files.read()
+    broker = Broker(identity, to_core(config, has_passphrase=False), os.urandom)
     log = Log(paths.log_file, "warning", journal=False)
     manager = ServiceManager(None, None)
-    service = Service(broker, store, store.load(), lock, rendezvous, log, manager, inherited=False)
+    service = Service(broker, store, store.load(), lock, rendezvous, log, manager, files, config, inherited=False)
     try:
         async with trio.open_nursery() as nursery:
             await nursery.start(service.run)

@@ -229,7 +229,7 @@ class Member:
 
     def __init__(self, rendezvous: str | Path, name: str | None = None, *, push: bool = False, **about: Any) -> None:
         self.rendezvous, self.push = rendezvous, push
-        self.about: Json = {"name": name, "harness": "test", "cwd": "/src", **about}
+        self.about: Json = {"name": name, "harness": "test", "cwd": "/src", "class": "prompting", **about}
         self.session: Json = {}
         self.token, self.socket = "", ""
         self.notice: str | None = None

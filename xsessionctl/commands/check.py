@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
+from xsessionctl.held import complete_id
 from xsessionctl.options import Setup, verb
-from xsessionctl.outcome import conclude
+from xsessionctl.outcome import Document, conclude
 from xsessionctl.render import lines_of
 from xsessionctl.requests import ask
 
@@ -16,7 +17,7 @@ from xsessionctl.requests import ask
         "xsessionctl check m-204b9b00ddd7cd357612d37b8c0746c1": "one message, with its history",
         "xsessionctl check": "the last ones you sent",
     },
-    exits=(3, 7, 9),
+    exits=(3, 4, 7, 9),
 )
 @click.argument("message_id", metavar="[ID]", required=False)
 def command(setup: Setup, *, message_id: str | None) -> int:
@@ -26,7 +27,12 @@ def command(setup: Setup, *, message_id: str | None) -> int:
     yet. handed: given to the harness. delivered: there is evidence that it is in front of the model. replied: answered.
     Only your own are known.
     """
-    params = {} if message_id is None else {"message_id": message_id}
-    return conclude(
-        lambda: ask("check", params, setup.deadline), lines_of("check", params), setup.sink, as_json=setup.as_json
-    )
+    params: dict[str, object] = {}
+
+    def work() -> Document:
+        if message_id is not None:
+            params["message_id"] = complete_id(message_id, setup.timeout)
+        return ask("check", params, setup.deadline)
+
+    show = lines_of("check", {"message_id": message_id} if message_id is not None else {})
+    return conclude(work, show, setup.sink, as_json=setup.as_json)

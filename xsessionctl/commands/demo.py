@@ -17,13 +17,14 @@ from xsessionctl.demo.story import STEPS, Play, Surprise
 from xsessionctl.demo.transcript import Transcript
 from xsessionctl.options import Setup, verb
 from xsessionctl.output import write_text
-from xsessionctl.render import failure
+from xsessionctl.render_failure import failure
 
 NEXT = {
     "claude mcp add --scope user xsession -- {path} mcp": "let Claude Code's sessions take part",
     "codex mcp add xsession -- {path} mcp": "let Codex's sessions take part",
     "{name} list": "see who is there",
     '{name} send NAME "…"': "write to one of them yourself",
+    "{name} hold-queue": "see what is held until you decide",
 }
 """What to type after it. {path}: the program, absolutely, as a harness needs it. {name}: as this shell finds it."""
 
@@ -35,9 +36,9 @@ NEXT = {
     timed=False,
 )
 def command(setup: Setup) -> int:
-    """See it work: two sessions meet, write and answer.
+    """See it work: sessions meet, write and answer, and you decide.
 
-    A private broker in a temporary place, and two sessions through the real MCP server, each below a stand-in for a
+    A private broker in a temporary place, and three sessions through the real MCP server, each below a stand-in for a
     harness. Your own broker, sessions and files are not touched. The exit code is 0 only if every step came out right.
     """
     transcript = Transcript(setup.sink, as_json=setup.as_json)
@@ -60,7 +61,7 @@ def command(setup: Setup) -> int:
 
 def _perform(stage: Stage, transcript: Transcript) -> ClientError | None:
     """Plays every step. Returns what went wrong, or None."""
-    transcript.open([f"A private broker and two sessions in {stage.root}; nothing of yours is touched."])
+    transcript.open([f"A private broker and its sessions in {stage.root}; nothing of yours is touched."])
     try:
         stage.start_broker()
         play = Play(stage, transcript)

@@ -27,7 +27,7 @@ def command(setup: Setup, *, everything: bool, watch: bool) -> int:
     Your own row is marked with a star. STATE is idle, busy, waiting (for its user), unresponsive, offline, or unknown
     where the harness cannot tell. DELIVERY says how a message reaches the session: push (at once, also when it is
     idle), turn (with its next turn), pull (when it looks), none. AGE counts from its start; QUEUED is what waits for
-    it.
+    it, with what is held until a human decides.
     """
     params = {"all": True} if everything else {}
     if watch:
@@ -36,10 +36,13 @@ def command(setup: Setup, *, everything: bool, watch: bool) -> int:
 
 
 def _watch(setup: Setup, params: Document) -> int:
-    from xsessionctl.live import watch
+    from xsessionctl.live import poll, watch
+
+    def read() -> Document:
+        return ask("list", params, deadline_in(setup.timeout))
 
     try:
-        watch(lambda: ask("list", params, deadline_in(setup.timeout)), roster, setup.sink, as_json=setup.as_json)
+        watch(poll(read), roster, setup.sink, as_json=setup.as_json)
     except ClientError as problem:
         return fail(problem, setup.sink, as_json=setup.as_json)
     return 0

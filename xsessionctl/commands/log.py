@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import click
 
 from xsessionctl.client import ClientError
+from xsessionctl.held import complete_id
 from xsessionctl.lifecycle import connect_or_start, find_paths
 from xsessionctl.options import Setup, verb
 from xsessionctl.outcome import conclude, fail
@@ -24,7 +25,7 @@ UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
         "xsessionctl log --thread m-204b9b00ddd7cd357612d37b8c0746c1": "a message, its replies, and theirs",
         "xsessionctl log --follow": "and what comes, until Ctrl-C",
     },
-    exits=(7, 9, 10),
+    exits=(4, 7, 9, 10),
 )
 @click.option("--follow", is_flag=True, help="Stay, and print what comes. With --json: one entry a line.")
 @click.option("--thread", metavar="ID", help="Only the thread that this message belongs to.")
@@ -33,11 +34,15 @@ UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 def command(setup: Setup, *, follow: bool, thread: str | None, since: str | None, limit: int) -> int:
     """What was said, and what became of it.
 
-    You see all messages of your sessions, oldest first. In an agent's shell only those of that session are shown.
+    You see all messages of your sessions, oldest first, with what you or a rule decided about those that were held. In
+    an agent's shell only those of that session are shown.
     """
     params: dict[str, object] = {"limit": limit}
     if thread is not None:
-        params["thread"] = thread
+        try:
+            params["thread"] = complete_id(thread, setup.timeout)
+        except ClientError as problem:
+            return fail(problem, setup.sink, as_json=setup.as_json)
     if since is not None:
         params["since"] = moment(since)
     if follow:

@@ -19,6 +19,7 @@ NAMES = (
     "bodies_dir",
     "config_dir",
     "config_file",
+    "passphrase_file",
     "managed_config",
 )
 

@@ -1,5 +1,5 @@
-"""One session of the demonstration: a harness process with the real MCP server below it, and a client that calls its
-tools.
+"""One session of the demonstration: a harness process with the real MCP server below it, a client that calls its
+tools, and a shell such as its agent has.
 
 Laws: every wait has an end. Refuses to know: what is called and why.
 """
@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from select import select
+from socket import socketpair
 from time import monotonic
 
 from xsessionctl.codec import decode, encode
@@ -38,20 +39,29 @@ class ToolResult:
 
 
 class Actor:
-    """A running session called `name` (as asked for) in the folder `cwd`."""
+    """A running session called `name` (as asked for) in the folder `cwd`. perm_class: what it says of itself, bypass or
+    prompting."""
 
-    def __init__(self, name: str, cwd: str, environ: Mapping[str, str]) -> None:
+    def __init__(self, name: str, cwd: str, environ: Mapping[str, str], perm_class: str) -> None:
         self.name = name
         self._last_id = 0
         self._buffer = b""
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "xsessionctl.demo.harness"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd=cwd,
-            env={**environ, "XSESSIOND_NAME": name, "XSESSIOND_HARNESS": "demo"},
-            start_new_session=True,  # Ctrl-C is for the demonstration, which ends its sessions itself
-        )
+        self._shell, inherited = socketpair()
+        with inherited:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "xsessionctl.demo.harness", str(inherited.fileno())],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                cwd=cwd,
+                env={
+                    **environ,
+                    "XSESSIOND_NAME": name,
+                    "XSESSIOND_HARNESS": "demo",
+                    "XSESSIOND_CLASS": perm_class,
+                },
+                pass_fds=(inherited.fileno(),),
+                start_new_session=True,  # Ctrl-C is for the demonstration, which ends its sessions itself
+            )
 
     def introduce(self) -> None:
         """Opens the MCP conversation, as a harness does when it starts."""
@@ -70,8 +80,23 @@ class Actor:
             result.get("isError") is True,
         )
 
+    def command(self, argv: list[str]) -> tuple[int, str]:
+        """Runs a command below the harness, as its agent's shell does. Returns its exit code and all it wrote. Raises
+        ActorFailed."""
+        try:
+            self._shell.settimeout(ANSWER_S)
+            self._shell.sendall(encode(argv).encode() + b"\n")
+            with self._shell.makefile("r", encoding="utf-8") as lines:
+                answer = decode(lines.readline())
+        except (OSError, ValueError):
+            answer = None
+        if not isinstance(answer, dict):
+            raise ActorFailed(f"The shell of {self.name} did not run {argv[-1]}.")
+        return int(answer["exit"]), str(answer["output"])
+
     def end(self) -> None:
         """Ends the session and waits until its processes are gone."""
+        self._shell.close()
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None

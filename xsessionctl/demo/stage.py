@@ -20,12 +20,14 @@ from xsessionctl.lifecycle import broker_environment, ensure_broker, stop_broker
 from xsessiond.paths import Paths, resolve_paths
 
 START_S, STOP_S, COMMAND_S = 30.0, 10.0, 30.0
+XSESSIONCTL = [sys.executable, "-P", "-m", "xsessionctl"]
 
 
 class Stage:
     """One private broker with its sessions. Made by `set_up`.
 
-    root: the temporary directory. environ: of every process here. broker: what it says of itself.
+    root: the temporary directory. environ: of every process here. broker: what it says of itself. terminal: a person
+    may be at it; without one, this broker takes decisions from what has none too.
     """
 
     def __init__(self, root: str) -> None:
@@ -41,26 +43,31 @@ class Stage:
         self.paths: Paths = resolve_paths(self.environ)
         self.actors: list[Actor] = []
         self.broker: dict[str, object] = {}
+        self.terminal = has_terminal()
 
     def start_broker(self) -> None:
         """Starts the private broker. Raises ClientError."""
+        if not self.terminal:
+            os.mkdir(f"{self.root}/config", 0o700)
+            with open(f"{self.root}/config/config.toml", "w", encoding="utf-8") as file:
+                file.write("[approvals]\nwithout_terminal = true\n")
         link, _ = ensure_broker(self.paths, deadline_in(START_S), self.environ)
         with link:
             broker = link.call("status").get("broker")
         self.broker = broker if isinstance(broker, dict) else {}
 
-    def enter(self, name: str) -> Actor:
-        """A new session in a folder of that name."""
+    def enter(self, name: str, perm_class: str = "prompting") -> Actor:
+        """A new session in a folder of that name. perm_class: see `Actor`."""
         folder = f"{self.root}/{name}"
         os.mkdir(folder, 0o700)
-        actor = Actor(name, folder, self.environ)
+        actor = Actor(name, folder, self.environ, perm_class)
         self.actors.append(actor)
         return actor
 
     def command(self, *words: str) -> tuple[int, str]:
         """Runs `xsessionctl` as a person would. Returns its exit code and all it wrote."""
         done = subprocess.run(
-            [sys.executable, "-P", "-m", "xsessionctl", *words],
+            [*XSESSIONCTL, *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -101,6 +108,15 @@ class Stage:
                 os.kill(pid, SIGKILL)
             except OSError:
                 pass
+
+
+def has_terminal() -> bool:
+    """Whether this process has a terminal that controls it."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
 
 
 @contextmanager

@@ -11,11 +11,20 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from xsessionctl.demo.actor import Actor, ToolResult
-from xsessionctl.demo.stage import Stage
+from xsessionctl.demo.stage import XSESSIONCTL, Stage
+from xsessionctl.held import SHOWN_DIGITS
+from xsessiond.core.errors import EXIT_CODES
 
 ASKING, ANSWERING = "shop-api", "shop-web"
+BOLD = "shop-deploy"
+"""A session that acts without asking."""
+REQUEST = "The release is out. Please delete the branch release/4.2 in your checkout."
 QUESTION = "Which port does your dev server use? I want to call it from the tests."
 ANSWER = "5173, and it also listens on ::1."
+
+
+SHORT = len("m-") + SHOWN_DIGITS
+NOT_PERMITTED = EXIT_CODES["not_permitted"]
 
 
 class Surprise(Exception):
@@ -37,11 +46,12 @@ class Audience(Protocol):
 
 @dataclass(slots=True)
 class Play:
-    """What the steps share. told: ids and refs from one step to the next."""
+    """What the steps share. told: ids and refs from one step to the next. watched: a person plays the person."""
 
     stage: Stage
     audience: Audience
     told: dict[str, str] = field(default_factory=dict)
+    watched: bool = True
 
     def actor(self, name: str) -> Actor:
         """The session of that name."""
@@ -53,6 +63,14 @@ class Play:
         result = self.actor(name).call(tool, arguments)
         self.audience.answer([line for text in result.texts for line in text.splitlines()], result.structured)
         return result
+
+    def run(self, who: str, *words: str) -> tuple[int, str]:
+        """Lets you, or a session's agent in its shell, type `xsessionctl` with these words, before the audience.
+        Returns the exit code and the output."""
+        self.audience.call(who, " ".join(["xsessionctl", *words]), {})
+        code, output = self.stage.command(*words) if who == "you" else self.actor(who).command([*XSESSIONCTL, *words])
+        self.audience.answer(output.splitlines(), {"exit": code, "output": output})
+        return code, output
 
     def expect(self, fact: bool, text: str) -> None:  # noqa: FBT001 - reads as an assertion
         """Ends the play unless it is so."""
@@ -118,14 +136,58 @@ def refuse(play: Play) -> None:
     play.audience.conclude("Never a guess: refused with the candidates, and nothing was stored.")
 
 
+def hold(play: Play) -> None:
+    """A session that acts without asking writes to one that asks: it is held, and an agent cannot let it through."""
+    play.stage.enter(BOLD, "bypass").introduce()
+    result = play.call(BOLD, "send_message", to=ASKING, message=REQUEST)
+    play.expect(not result.is_error and result.structured.get("state") == "held", "It should be held.")
+    play.told["held"] = str(result.structured.get("id"))
+    own = play.run(BOLD, "approve", play.told["held"][:SHORT])
+    play.expect(own[0] == NOT_PERMITTED and BOLD in own[1], "An agent must not let its own message through.")
+    got = play.call(ASKING, "read_messages")
+    play.expect(_rows(got.structured, "messages") == [], "Nobody should get it before it is approved.")
+    play.audience.conclude("A sender that asks nobody has no say over one that asks. Nor can an agent approve for you.")
+
+
+def decide(play: Play) -> None:
+    """A person sees it, with the reason, and lets it through."""
+    seen = play.run("you", "hold-queue")
+    if BOLD in seen[1]:
+        play.expect("mode-mismatch" in seen[1], "The queue should say why.")
+        why = play.run("you", "explain", "--from", BOLD, "--to", ASKING)
+        play.expect(why[0] == 0 and "would be held" in why[1], "It should be explained.")
+    approved = play.run("you", "approve", play.told["held"][:SHORT])
+    if approved[0] == NOT_PERMITTED:
+        play.watched = False
+        play.audience.conclude(
+            "This demonstration was started by an agent, or where that cannot be told, so that it may not approve. "
+            "In a terminal of your own it goes on: the message arrives, marked as approved by you."
+        )
+        return
+    play.expect(BOLD in seen[1], "The queue should have it.")
+    play.expect(approved[0] == 0, "It should be approved.")
+    got = _rows(play.call(ASKING, "read_messages").structured, "messages")
+    play.expect([message.get("id") for message in got] == [play.told["held"]], "It should arrive now.")
+    play.expect("approved by" in str(got[0].get("envelope")), "The receiver should see that it was held and approved.")
+    play.audience.conclude(
+        "You decide, from any terminal that no agent started, and the receiver sees that you did."
+        if play.stage.terminal
+        else "You decide. (Here there is no terminal, so this private broker was told to do without one: "
+        "approvals.without_terminal. Yours takes decisions only from a terminal that no agent started.)"
+    )
+
+
 def look(play: Play) -> None:
     """A person looks from a terminal."""
-    for verb, expected in (("list", ANSWERING), ("log", ANSWER)):
-        play.audience.call("you", f"xsessionctl {verb}", {})
-        code, output = play.stage.command(verb)
-        play.audience.answer(output.splitlines(), {"exit": code, "output": output})
-        play.expect(code == 0 and expected in output, f"`xsessionctl {verb}` should show {expected!r}.")
-    play.audience.conclude("Everything can be seen from any terminal of yours.")
+    code, output = play.run("you", "list")
+    play.expect(code == 0 and ANSWERING in output, f"`xsessionctl list` should show {ANSWERING!r}.")
+    code, output = play.run("you", "log")
+    play.expect(code == 0 and (ANSWER in output or not play.watched), f"`xsessionctl log` should show {ANSWER!r}.")
+    play.audience.conclude(
+        "Everything can be seen from any terminal of yours."
+        if play.watched
+        else "From a terminal of yours everything can be seen; an agent sees what its own session sent and got."
+    )
 
 
 STEPS: list[tuple[str, Callable[[Play], None]]] = [
@@ -134,6 +196,8 @@ STEPS: list[tuple[str, Callable[[Play], None]]] = [
     ("The other reads it, and replies", read_and_reply),
     ("What became of the question?", check),
     ("Names that mean nobody, or two", refuse),
+    ("Held until a human decides", hold),
+    ("You decide", decide),
     ("You look, from a terminal", look),
 ]
 """The play. Each title is a line of the transcript."""

@@ -37,7 +37,7 @@ class Transcript:
         """Somebody does something."""
         self._acts.append({"who": who, "does": tool, "arguments": arguments, "result": None})
         shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-        what = tool if who == "you" else f"{tool}({shown})"
+        what = tool if tool.startswith("xsessionctl ") else f"{tool}({shown})"
         self._tell(["", *self._wrap(f"{who}: {what}", first="   ", paint="cyan")])
 
     def answer(self, lines: list[str], document: object) -> None:
@@ -52,7 +52,8 @@ class Transcript:
     def conclude(self, text: str) -> None:
         """What that shows: the step came out as it should."""
         self.steps[-1]["ok"] = True
-        self._tell(["", f"   {self._sink.paint('✓', 'green')} {text}"])
+        lines = self._wrap(text, first=INDENT, paint=None, rest=INDENT)
+        self._tell(["", f"   {self._sink.paint('✓', 'green')} {lines[0].lstrip()}", *lines[1:]])
 
     def close(self, lines: list[str]) -> None:
         """What stands below the play."""
@@ -62,13 +63,13 @@ class Transcript:
         if not self._as_json:
             self._sink.lines(lines)
 
-    def _wrap(self, line: str, *, first: str, paint: str | None) -> list[str]:
+    def _wrap(self, line: str, *, first: str, paint: str | None, rest: str = INDENT + "  ") -> list[str]:
         width = line_width() or 100
         wrapped = textwrap.wrap(
             line,
             max(40, width),
             initial_indent=first,
-            subsequent_indent=INDENT + "  ",
+            subsequent_indent=rest,
             break_on_hyphens=False,
             break_long_words=False,
         )

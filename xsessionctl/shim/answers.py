@@ -17,13 +17,18 @@ if TYPE_CHECKING:
     from xsessionctl.shim.mail import Batch
 
 _MEANINGS = {
-    "held": "A person must let it through first, and you are told. Do not send it again.",
+    "held": "A human must decide (xsessionctl hold-queue), and you are told. Do not send it again.",
     "queued": "It is read when that session next can. Do not send it again.",
     "handed": "It has been handed over and not been seen yet. Do not send it again.",
     "delivered": "Do not send it again.",
     "replied": "",
 }
 """What each state of a message means to its sender."""
+_TARGETS = {
+    "unknown": "That session runs; its harness cannot tell whether it is busy.",
+    "offline": "That session does not run now.",
+}
+"""What the state of a receiver says that is no word of everyday language."""
 HUMAN = "human"
 """The id of the receiver that is no session: the user, at a terminal."""
 _OVERDUE = "No reply yet; it will come to you by itself. Do not send it again."
@@ -86,7 +91,8 @@ def tell_sent(
         meaning = "The reply follows."
     elif waited and state not in ("held", "replied"):
         meaning = _OVERDUE
-    text = f"{state}. {meaning}".rstrip()
+    until = f" until {_minute(result['expires_at'])}" if state == "held" and result.get("expires_at") else ""
+    text = f"{state}{until}. {meaning}".rstrip()
     to = result.get("to")
     if state == "queued" and isinstance(to, dict) and to.get("id") == HUMAN:
         text = f"{state}. Your user reads it when they look. Do not send it again."
@@ -113,8 +119,8 @@ def tell_checked(result: Mapping[str, object]) -> tuple[str, dict[str, object]]:
     if steps:
         text += " " + ", ".join(steps) + "."
     target = result.get("target_state")
-    if isinstance(target, str) and target != "unknown":
-        text += f" That session is {target}."
+    if isinstance(target, str):
+        text += " " + _TARGETS.get(target, f"That session is {target}.")
     return text, dict(result)
 
 
@@ -165,6 +171,11 @@ def _address(candidate: Mapping[str, object]) -> str:
 
 def _clock(value: object) -> str:
     return value[11:19] if isinstance(value, str) else "?"
+
+
+def _minute(value: object) -> str:
+    """A time as a model reads it beside its own log: UTC, to the minute, with its day."""
+    return f"{value[:16]}Z" if isinstance(value, str) else "?"
 
 
 def _show(value: object) -> str:

@@ -13,6 +13,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from xsessiond.core.envelope import HeldInfo
+
 
 class Batch:
     """What one `take` brought, ready to be shown.
@@ -105,6 +107,7 @@ def show_message(message: Mapping[str, object]) -> dict[str, object]:
         "age_s": message.get("age_s"),
         "hop": message.get("hop"),
         "reply_to": message.get("reply_to"),
+        "held": message.get("held"),
         "bytes": message.get("bytes"),
         "sha256": message.get("sha256"),
         "envelope": envelope,
@@ -138,8 +141,19 @@ def _render(message: Mapping[str, object], origin: Mapping[str, object]) -> str:
         can_reply=message.get("can_reply") is not False,
         reply_how="tool",
         body=str(message.get("text")),
+        held=_held(message.get("held")),
     )
     return render_envelope(item, nonce=os.urandom(6).hex(), full_note=message.get("full_note") is not False)
+
+
+def _held(mark: object) -> HeldInfo | None:
+    """The mark of a message that was held and let go, as the envelope has it."""
+    from xsessiond.core.envelope import HeldInfo
+    from xsessiond.core.times import parse_time
+
+    if not isinstance(mark, dict):
+        return None
+    return HeldInfo(_number(mark.get("held_s")), mark["by"], parse_time(str(mark.get("at"))))
 
 
 def _objects(value: object) -> list[dict[str, object]]:

@@ -13,9 +13,9 @@ from typing import Any, assert_never
 
 from xsessiond.core import limits
 from xsessiond.core import wire as w
+from xsessiond.core.deciding import Deciding
 from xsessiond.core.delivery import Delivery
 from xsessiond.core.effects import (
-    CloseDoor,
     Effect,
     Event,
     FrameReceived,
@@ -24,31 +24,34 @@ from xsessiond.core.effects import (
     LinkOpened,
     LookedUp,
     NotStored,
-    OpenDoor,
+    PassphraseChecked,
     ProcessExited,
-    Prune,
+    ProjectRead,
     RareEvent,
     Restored,
     SendFrame,
+    SettingsRead,
     Stop,
     StopAsked,
     TimePassed,
-    WatchProcess,
 )
 from xsessiond.core.errors import Refusal
+from xsessiond.core.hold_view import HoldView
+from xsessiond.core.holding import Holding
 from xsessiond.core.introductions import Introductions
 from xsessiond.core.jsonrpc import REFUSED
 from xsessiond.core.link import Frame, LinkState
 from xsessiond.core.liveness import Liveness
-from xsessiond.core.mailbox import message_of
 from xsessiond.core.outgoing import encode_error, encode_notification, encode_result
+from xsessiond.core.permission import forbid_agents, tell_loosening
+from xsessiond.core.policy import CoreSettings
 from xsessiond.core.questions import Questions
 from xsessiond.core.receipts import Receipts
-from xsessiond.core.records import DropPins, MarkMessage, MessageRow, PutMessage, PutPin
+from xsessiond.core.records import MarkMessage, PutHold, PutMessage, PutPin
+from xsessiond.core.restoring import restore
 from xsessiond.core.roster import Session
 from xsessiond.core.sending import Sending
-from xsessiond.core.shapes import shape_origin
-from xsessiond.core.state import Core, CoreSettings, Identity, Wire
+from xsessiond.core.state import Core, Identity, Wire
 from xsessiond.core.times import Now
 from xsessiond.core.waits import Waits
 from xsessiond.core.wire import Answer, AnyRequest, BadFrame, Hello, RequestId
@@ -65,11 +68,15 @@ class Broker:
         self._receipts = Receipts(self.core)
         self._waits = Waits(self.core)
         self._delivery = Delivery(self.core, self._receipts, self._waits)
-        self._liveness = Liveness(self.core, self._delivery, self._waits)
-        self._introductions = Introductions(self.core, self._delivery, self._liveness)
-        self._sending = Sending(self.core, self._delivery, self._liveness, self._waits)
+        self._view = HoldView(self.core)
+        self._holding = Holding(self.core, self._delivery, self._receipts, self._view)
+        self._deciding = Deciding(self.core, self._holding, self._view)
+        self._liveness = Liveness(self.core, self._delivery, self._waits, self._holding)
+        self._introductions = Introductions(self.core, self._delivery, self._liveness, self._holding)
+        self._sending = Sending(self.core, self._delivery, self._liveness, self._waits, self._holding)
         self._questions = Questions(self.core, self._liveness)
         intro, sending, questions, delivery = self._introductions, self._sending, self._questions, self._delivery
+        deciding = self._deciding
         # Any: each handler takes the type of request that is its key, which a dict cannot say.
         self._methods: dict[type, tuple[str, Callable[[Wire, Any, Now], None]]] = {
             w.Hello: (BOTH, self._hello),
@@ -91,6 +98,13 @@ class Broker:
             w.Release: (BOTH, delivery.release),
             w.Update: (PRIVATE, intro.update),
             w.End: (PRIVATE, intro.end),
+            w.HoldQueue: (RENDEZVOUS, deciding.hold_queue),
+            w.Decide: (RENDEZVOUS, deciding.decide),
+            w.Trusts: (RENDEZVOUS, deciding.trusts),
+            w.RevokeTrust: (RENDEZVOUS, deciding.revoke_trust),
+            w.Explain: (RENDEZVOUS, deciding.explain),
+            w.Config: (RENDEZVOUS, deciding.config),
+            w.Reload: (RENDEZVOUS, deciding.reload),
         }
 
     def handle(self, event: Event, now: Now) -> list[Effect]:
@@ -101,6 +115,8 @@ class Broker:
             self._frame(event, now)
         else:
             self._other(event, now)
+        if self.core.queue_changed:
+            self._view.tell_watchers()
         return out
 
     def _other(self, event: RareEvent, now: Now) -> None:
@@ -118,7 +134,13 @@ class Broker:
             case NotStored():
                 self._not_stored(event)
             case Restored():
-                self._restored(event, now)
+                restore(self.core, self._delivery, self._receipts, self._holding, event, now)
+            case SettingsRead():
+                self._settings_read(event, now)
+            case ProjectRead():
+                self._introductions.project_read(event, now)
+            case PassphraseChecked():
+                self._passphrase_checked(event, now)
             case StopAsked():
                 self._begin_stop(event.reason)
             case HealthChanged():
@@ -145,6 +167,7 @@ class Broker:
         self.core.agenda.cancel(("hello", event.link))
         if wire.following:
             self.core.followers -= 1
+        self.core.queue_watchers.discard(event.link)
         self._liveness.lose_link(wire, now)
 
     def _frame(self, event: FrameReceived, now: Now) -> None:
@@ -190,6 +213,27 @@ class Broker:
             self.core.refuse(wire, asked.request_id, refusal)
         except Exception:
             self._met_bug(wire, asked.request_id, "after a look into the store")
+
+    def _passphrase_checked(self, event: PassphraseChecked, now: Now) -> None:
+        proving = self.core.proving.pop(event.ticket)
+        wire = self.core.wires.get(proving.link)
+        if wire is None:
+            return
+        try:
+            self._deciding.require_passed(event)
+            proving.then(wire, now)
+        except Refusal as refusal:
+            self.core.refuse(wire, proving.request_id, refusal)
+        except Exception:
+            self._met_bug(wire, proving.request_id, "after a look at the passphrase")
+
+    def _settings_read(self, event: SettingsRead, now: Now) -> None:
+        before, self.core.settings = self.core.settings, event.settings
+        tell_loosening(self.core, before)
+        if event.settings.off:
+            self._liveness.switch_all_off(now)
+        self._holding.reconsider_all(now)
+        self._deciding.reloaded()
 
     def _met_bug(self, wire: Wire, request_id: RequestId, what: str) -> None:
         """Our own bug. What was decided so far is done, so that memory and store agree; everybody else goes on."""
@@ -251,6 +295,9 @@ class Broker:
                     self.core.close(subject, "no hello in time")  # type: ignore[arg-type]
                 case "wait":
                     self._waits.give_up(str(subject))
+                case "held":
+                    if (message := self.core.messages.get(str(subject))) is not None:
+                        self._holding.due(message, now)
                 case "stalled":
                     if (message := self.core.messages.get(str(subject))) is not None:
                         self._delivery.stalled(message, now)
@@ -266,6 +313,7 @@ class Broker:
             case "pong":
                 self._liveness.missed(session, now)
             case "keep":
+                self._holding.expire_kept(session, now)
                 self._delivery.expire_kept(session, now)
             case "offer":
                 self._delivery.resume(session, now)
@@ -273,55 +321,6 @@ class Broker:
                 raise ValueError(f"nothing is known about the deadline {kind!r}")
 
     # -- the store ------------------------------------------------------------------------------
-
-    def _restored(self, event: Restored, now: Now) -> None:
-        """Takes up where the last broker ended: each session may come back within the grace time."""
-        core = self.core
-        core.boot_id, core.started_mono, core.pruned_at = event.boot_id, now.mono, now.ms
-        snapshot = event.snapshot
-        core.next_seq = snapshot.next_seq
-        for row in snapshot.sessions:
-            session = Session.from_row(row)
-            session.seen = now.mono
-            if row.live and row.boot_id == event.boot_id:
-                core.roster.add(session)
-                core.out.append(OpenDoor(session.id, session.ref))
-                if session.process is not None:
-                    session.watched = True
-                    core.out.append(WatchProcess(session.process))
-                core.agenda.schedule(("grace", session.id), now.mono + limits.GRACE_S)
-            else:
-                session.ended_at = row.ended_at if row.ended_at is not None else now.ms
-                if row.boot_id != event.boot_id:
-                    session.process = None  # that process is dead, and its number means somebody else
-                core.roster.remember(session)
-                if row.live:
-                    core.persist(DropPins(session.id))
-                    core.save(session)
-                    core.out.append(CloseDoor(session.id, session.ref))
-        for sender_id, target_id, pair_seq in snapshot.pair_seqs:
-            if (sender := core.owner_of(sender_id)) is not None:
-                sender.pair_seqs[target_id] = pair_seq
-        for pin in snapshot.pins:
-            if (owner := core.roster.known.get(pin.sender_id)) is not None and owner.running:
-                owner.pins[pin.name] = pin.target_id
-        for receipt in snapshot.receipts:
-            self._receipts.restore(receipt.session_id, receipt.message_id, receipt.state, receipt.at, receipt.text)
-        for message_row in snapshot.messages:
-            self._restore_message(message_row)
-        for session in core.roster.ended():
-            self._delivery.keep_for_later(session, now)
-        core.out.append(Prune(now.ms - core.settings.keep_ms))
-
-    def _restore_message(self, row: MessageRow) -> None:
-        owner = self.core.owner_of(row.target_id)
-        if owner is None:
-            self.core.log("error", "a message has no receiver", message=row.id)
-            return
-        sender = self.core.owner_of(row.sender_id or "")
-        message = message_of(row, shape_origin(row, sender.ref if sender is not None else None))
-        owner.box.put(message)
-        self.core.messages[message.id] = message
 
     def _not_stored(self, event: NotStored) -> None:
         """What is still true of it comes back as operations, to be stored when the store works again. A message that
@@ -336,16 +335,24 @@ class Broker:
             match op:
                 case PutMessage():
                     continue
+                case PutHold() if op.row.message_id in lost:
+                    continue
                 case PutPin():
                     self._sending.forget_pin(op)
                     continue
                 case MarkMessage() if op.message_id in lost or (op.state == "replied" and op.message_id in answered):
                     continue
+                case MarkMessage(state="queued"):  # it waits again, and who was given it at once was not
+                    if (message := core.messages.get(op.message_id)) is not None:
+                        self._sending.take_back(message)
+                case _:
+                    pass
             core.persist(op)
 
     # -- the end ------------------------------------------------------------------------------
 
     def _stop(self, wire: Wire, request: w.Stop, now: Now) -> None:
+        forbid_agents(self.core, wire, "stop the broker")
         if isinstance(request.id, int | str):
             answer = {"stopping": True, "pid": self.core.identity.pid}
             self.core.out.append(SendFrame(wire.link, encode_result(request.id, answer), urgent=True))

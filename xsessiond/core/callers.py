@@ -2,7 +2,8 @@
 
 Laws: a link that attached with a session's token is that session; a process at or below a session's harness is that
 session; a process below several sessions (one harness process that runs them all) is none of them for certain; what is
-outside every session is the human when it has a terminal, else a script. Refuses to know: what the caller may do.
+outside every session is the human where everything speaks for a person in a terminal and nothing for an agent, else a
+script. Refuses to know: what the caller may do.
 """
 
 from __future__ import annotations
@@ -22,9 +23,21 @@ def find_caller(core: Core, wire: Wire) -> Caller:
             return Caller("session", next(iter(sessions)))
         if sessions:
             return Caller("script", core.script, among=tuple(s for s in core.roster.running() if s in sessions))
-    if wire.peer.terminal:
+    # People come to the rendezvous; on a session's private socket nobody looked whether it is one.
+    if wire.door is None and looks_human(wire.peer):
         return Caller("human", core.human)
     return Caller("script", core.script)
+
+
+def looks_human(peer: Peer) -> bool:
+    """Whether a peer that is below no session is a person's command: in a terminal that it was started from, with
+    nothing of a harness around it, and nothing that could not be seen."""
+    return peer.terminal and was_seen_whole(peer) and not peer.marks
+
+
+def was_seen_whole(peer: Peer) -> bool:
+    """Whether all that could tell of an agent was there to be looked at."""
+    return peer.process is not None and peer.complete and peer.unseen is None
 
 
 def find_ancestor(peer: Peer, pid: int | None) -> ProcessId | None:

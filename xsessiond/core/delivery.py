@@ -7,7 +7,7 @@ to know: who may send what to whom.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
 import msgspec
@@ -16,7 +16,7 @@ from msgspec import UNSET, Raw
 from xsessiond.core import limits
 from xsessiond.core.callers import find_caller
 from xsessiond.core.effects import Persist
-from xsessiond.core.envelope import EnvelopeInput, render_envelope
+from xsessiond.core.envelope import EnvelopeInput, HeldInfo, render_envelope
 from xsessiond.core.errors import Refusal
 from xsessiond.core.ids import MessageId
 from xsessiond.core.mailbox import FINAL, Message
@@ -68,6 +68,18 @@ class Delivery:
                 if not wires[link].push:
                     self._core.send(link, encode_notification("mail", {"queued": added}))
 
+    def arrive(self, messages: Sequence[Message], target: Session, now: Now) -> None:
+        """These were put into its box: a reply goes to whoever waits for it, all else is offered."""
+        others = [
+            message
+            for message in messages
+            if message.row.reply_to is None or not self._waits.hand_reply(message, target, now)
+        ]
+        if others:
+            self.offer(target, now, added=len(others))
+        if not target.running:
+            self.keep_for_later(target, now)
+
     def resume(self, target: Session, now: Now) -> None:
         """What was given back is pushed again, to whoever gave it back too."""
         for link in target.links:
@@ -115,7 +127,11 @@ class Delivery:
         return caller.session
 
     def _rendered(self, shape: DeliveryShape, receiver: Session) -> dict[str, object]:
-        row = self._core.messages[shape.id].row
+        message = self._core.messages[shape.id]
+        row, hold = message.row, message.hold
+        held = None
+        if hold is not None and hold.released_at is not None:
+            held = HeldInfo((hold.released_at - hold.held_at) / 1000, hold.released_by, hold.released_at)
         found = self._core.roster.known.get(row.sender_id or "")
         text = render_envelope(
             EnvelopeInput(
@@ -134,6 +150,7 @@ class Delivery:
                 can_reply=receiver.can_reply,
                 reply_how="tool" if receiver.can_reply else "none",
                 body=shape.text,
+                held=held,
             ),
             nonce=self._core.entropy(8).hex(),
             full_note=shape.full_note,
@@ -253,7 +270,9 @@ class Delivery:
         found = {}
         for message_id in islice(ids, limits.RECENT_SENDS):
             message = messages.get(message_id)
-            if message is not None and (message.target == own or message.lease == wire.link):
+            if message is None or message.state == "held":
+                continue
+            if message.target == own or message.lease == wire.link:
                 found[message_id] = message
         return list(found.values())
 
@@ -264,7 +283,7 @@ class Delivery:
         self.take_out(message)
         self._waits.end(message.id, state)
         self._core.persist(MarkMessage(message.seq, message.id, state, now.ms, by, rule))
-        self._receipts.add(message, state, now)
+        self._receipts.add(message, state, now, rule)
 
     def stalled(self, message: Message, now: Now) -> None:
         """Handed a while ago, and still no evidence. (What is not handed any more has no such deadline.)"""
@@ -273,8 +292,10 @@ class Delivery:
     def keep_for_later(self, session: Session, now: Now) -> None:
         """A conversation does not run: when what it has not taken is to expire. Asked more often than needed, since a
         laptop's clock may have slept."""
-        if len(session.box):
-            left = min(self._kept_until(session, message) for message in session.box) - now.ms
+        kept = [self.kept_until(session, message) for message in (*session.box, *session.box.held.values())]
+        ends = [until for until in kept if until is not None]
+        if ends:
+            left = min(ends) - now.ms
             self._core.agenda.schedule(("keep", session.id), now.mono + min(max(left / 1000, 0.0), 3600.0))
 
     def expire_kept(self, session: Session, now: Now) -> None:
@@ -282,13 +303,18 @@ class Delivery:
         if session.running:
             return
         for message in list(session.box):
-            if now.ms >= self._kept_until(session, message):
+            until = self.kept_until(session, message)
+            if until is not None and now.ms >= until:
                 self.finish(message, "expire", now, by=None, rule="offline.keep")
         self.keep_for_later(session, now)
 
-    def _kept_until(self, session: Session, message: Message) -> int:
-        """Counted from when nobody was there to take it."""
-        return max(session.ended_at or 0, message.row.sent_at) + self._core.settings.keep_ms
+    def kept_until(self, session: Session, message: Message) -> int | None:
+        """Counted from when it could be taken and nobody was there. None: it is held, and has a time of its own."""
+        hold = message.hold
+        if hold is not None and hold.released_at is None and hold.expires_at is not None:
+            return None
+        free = message.row.sent_at if hold is None or hold.released_at is None else hold.released_at
+        return max(session.ended_at or 0, free) + self._core.settings.keep_ms
 
 
 def attach_first() -> Refusal:

@@ -16,7 +16,8 @@ from xsessiond.core.mailbox import Message
 from xsessiond.core.records import MessageRow
 from xsessiond.core.state import Caller
 from xsessiond.core.text import check_body
-from xsessiond.core.wire import RequestId, Send, SendParams, encode
+from xsessiond.core.wire import RequestId, Send, encode
+from xsessiond.core.wire_params import SendParams
 
 
 class Draft(Struct):

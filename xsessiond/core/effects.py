@@ -12,6 +12,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from xsessiond.core.link import Link
+from xsessiond.core.policy import CoreSettings, ProjectSettings
 from xsessiond.core.records import EventRow, MessageRow, Op, Snapshot
 from xsessiond.core.wire import Answer, AnyRequest, BadFrame
 
@@ -33,14 +34,22 @@ class Peer(Struct, frozen=True):
     """Who the kernel says is at the other end of a link.
 
     process: the one that connected, None where its pid means nothing here (another pid namespace) or it has ended.
-    ancestors: from the process itself upwards. terminal: whether it has a controlling terminal. user: the account's
-    name.
+    ancestors: from the process itself upwards; complete: up to the first process. terminal: whether it has a
+    controlling terminal and was started from there; tty: the terminal's name. user: the account's name. marks:
+    variables of harnesses in the environment that it or an ancestor was started with. unseen: which of these could not
+    be looked into though they are the user's own.
+
+    On a session's private socket only process, ancestors and complete are found out.
     """
 
     process: ProcessId | None
     ancestors: tuple[ProcessId, ...]
     terminal: bool
     user: str
+    marks: frozenset[str] = frozenset()
+    complete: bool = True
+    tty: str | None = None
+    unseen: str | None = None
 
 
 class LinkOpened(Struct, frozen=True):
@@ -83,7 +92,7 @@ class Restored(Struct, frozen=True):
     boot_id: str
 
 
-Found = tuple[MessageRow, Sequence[EventRow]] | MessageRow | Sequence[MessageRow] | None
+Found = tuple[MessageRow, Sequence[EventRow]] | MessageRow | Sequence[MessageRow] | Sequence[EventRow] | None
 """What the store's answers look like; which one, the question says."""
 
 
@@ -93,6 +102,27 @@ class LookedUp(Struct, frozen=True):
 
     ticket: int
     found: Found
+    problem: str | None = None
+
+
+class SettingsRead(Struct, frozen=True):
+    """The settings files were read, at the start or because they changed."""
+
+    settings: CoreSettings
+
+
+class ProjectRead(Struct, frozen=True):
+    """What the project of a session's folder says."""
+
+    session_id: str
+    project: ProjectSettings
+
+
+class PassphraseChecked(Struct, frozen=True):
+    """Whether it is the user's passphrase; problem: why that could not be told, in a sentence."""
+
+    ticket: int
+    ok: bool
     problem: str | None = None
 
 
@@ -117,7 +147,18 @@ class HealthChanged(Struct, frozen=True):
 
 
 RareEvent = (
-    LinkOpened | LinkClosed | ProcessExited | TimePassed | Restored | LookedUp | NotStored | StopAsked | HealthChanged
+    LinkOpened
+    | LinkClosed
+    | ProcessExited
+    | TimePassed
+    | Restored
+    | LookedUp
+    | NotStored
+    | StopAsked
+    | HealthChanged
+    | SettingsRead
+    | ProjectRead
+    | PassphraseChecked
 )
 """All but what comes thousands of times a second."""
 
@@ -200,7 +241,13 @@ class ReadLog(Struct, frozen=True):
     thread: str | None
 
 
-Question = FindMessage | FindKey | FindSent | ReadLog
+class FindEvents(Struct, frozen=True):
+    """The events of these messages, in the order they were stored: `Sequence[EventRow]`."""
+
+    seqs: tuple[int, ...]
+
+
+Question = FindMessage | FindKey | FindSent | ReadLog | FindEvents
 
 
 class LookUp(Struct, frozen=True):
@@ -209,6 +256,37 @@ class LookUp(Struct, frozen=True):
     ticket: int
     question: Question
     link: int = 0
+
+
+class ReadProject(Struct, frozen=True):
+    """Read what the project of this folder says, answer with `ProjectRead`, and again whenever it changes."""
+
+    session_id: str
+    cwd: str
+
+
+class ForgetProject(Struct, frozen=True):
+    """The session is gone; its project's changes do not matter for it."""
+
+    session_id: str
+
+
+class ReadSettings(Struct, frozen=True):
+    """Read the settings files anew and answer with `SettingsRead`."""
+
+
+class CheckPassphrase(Struct, frozen=True):
+    """Compare with the user's passphrase, slowly, and answer with `PassphraseChecked`."""
+
+    ticket: int
+    text: str
+
+
+class Notify(Struct, frozen=True):
+    """Tell the user on the desktop, if a command for that is set."""
+
+    title: str
+    text: str
 
 
 class Prune(Struct, frozen=True):
@@ -241,6 +319,11 @@ Effect = (
     | WatchProcess
     | UnwatchProcess
     | LookUp
+    | ReadProject
+    | ForgetProject
+    | ReadSettings
+    | CheckPassphrase
+    | Notify
     | Prune
     | WriteLog
     | Stop

@@ -34,14 +34,14 @@ _TAG: Final = "cross-session-message"
 
 @dataclass(frozen=True, slots=True)
 class HeldInfo:
-    """That a person had to let the message through.
+    """That the message was held and let go.
 
-    held_s: for how long it was held, in seconds. by: who released it, as people say it (`user`). at: when, epoch
-    milliseconds.
+    held_s: for how long, in seconds. by: the person who approved it, None where a setting or a class that changed
+    let it go. at: when, epoch milliseconds.
     """
 
     held_s: float
-    by: str
+    by: str | None
     at: int
 
 
@@ -140,7 +140,8 @@ def render_envelope(msg: EnvelopeInput, *, nonce: str, full_note: bool) -> str:
     if msg.reply_to is not None:
         header += f' reply-to="{msg.reply_to}"'
     if msg.held is not None:
-        header += f' held="{_span(msg.held.held_s)}, approved by {_value(msg.held.by)} at {_instant(msg.held.at)}"'
+        how = "released by a changed setting" if msg.held.by is None else f"approved by {_value(msg.held.by)}"
+        header += f' held="{_span(msg.held.held_s)}, {how} at {_instant(msg.held.at)}"'
     before = after = ""
     if msg.age_s * 1000 > OLD_MS:
         before = f"Written {_span(msg.age_s)} ago: what it speaks of may have changed since.\n"

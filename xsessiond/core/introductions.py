@@ -15,24 +15,27 @@ from msgspec import UNSET
 from xsessiond.core import limits
 from xsessiond.core.callers import find_caller, find_harness, may_use_token
 from xsessiond.core.delivery import Delivery
-from xsessiond.core.effects import OpenDoor, ProcessId
+from xsessiond.core.effects import ForgetProject, OpenDoor, ProcessId, ProjectRead, ReadProject
 from xsessiond.core.errors import Refusal
+from xsessiond.core.holding import Holding
 from xsessiond.core.ids import session_id_from
 from xsessiond.core.liveness import Liveness
 from xsessiond.core.names import check_name, derive_name, fold_name
+from xsessiond.core.permission import require_human
+from xsessiond.core.policy import NOT_READ, launch_setting
 from xsessiond.core.roster import NameTaken, Session
-from xsessiond.core.shapes import shape_session
-from xsessiond.core.state import Caller, Core, Wire
+from xsessiond.core.state import Arrival, Caller, Core, Wire
 from xsessiond.core.times import Now
 from xsessiond.core.wire import (
     Attach,
     End,
     Register,
-    RegisterParams,
     Rename,
+    RequestId,
     Update,
     encode,
 )
+from xsessiond.core.wire_params import RegisterParams
 
 
 def hash_token(token: str) -> bytes:
@@ -43,10 +46,10 @@ def hash_token(token: str) -> bytes:
 class Introductions:
     """The part of the broker that knows how the roster changes."""
 
-    __slots__ = ("_core", "_delivery", "_liveness")
+    __slots__ = ("_core", "_delivery", "_holding", "_liveness")
 
-    def __init__(self, core: Core, delivery: Delivery, liveness: Liveness) -> None:
-        self._core, self._delivery, self._liveness = core, delivery, liveness
+    def __init__(self, core: Core, delivery: Delivery, liveness: Liveness, holding: Holding) -> None:
+        self._core, self._delivery, self._liveness, self._holding = core, delivery, liveness, holding
 
     # -- coming ------------------------------------------------------------------------------
 
@@ -59,7 +62,7 @@ class Introductions:
         known = self._known_by_token(wire, params) if params.resume is not None else None
         if known is not None and known.running:
             self._come_back(known, now)
-            self._answer_registered(wire, request, known, token=None, resumed=True, notice=None)
+            self._answer_registered(wire, request.id, known, token=None, resumed=True, notice=None)
             return
         known = known or self._known_otherwise(params, process)
         runs = known is not None and known.running
@@ -69,6 +72,8 @@ class Introductions:
         else:
             session, notice = self._name(known, params, now)
         self._describe(session, params)
+        session.project = NOT_READ
+        self._holding.refresh_policy(session)
         talk = params.harness_session_id or session.harness_session_id
         self._core.roster.identify(session, params.harness[: limits.MAX_HARNESS], talk)
         if runs:
@@ -91,7 +96,38 @@ class Introductions:
             session=session.id,
             harness=session.harness,
         )
-        self._answer_registered(wire, request, session, token=token, resumed=known is not None, notice=notice)
+        self._core.turn_away(session.id, Refusal("refused", "Another client became this session.", "Register anew."))
+        self._core.arrivals[session.id] = Arrival(wire.link, request.id, token, known is not None, notice)
+        self._core.out.append(ReadProject(session.id, session.cwd))
+
+    def project_read(self, event: ProjectRead, now: Now) -> None:
+        """What the project of a session says; a session that has just come is answered now, or turned away. Of one that
+        ended it is asked once, at the start of the broker: mail may be sent to it."""
+        session = self._core.roster.known.get(event.session_id)
+        if session is None:
+            return
+        session.project = event.project
+        self._holding.refresh_policy(session)
+        for problem in event.project.problems:
+            self._core.warn(problem)
+        if not session.running:
+            self._core.out.append(ForgetProject(session.id))
+        elif event.project.off or self._core.settings.off:
+            self._liveness.switch_off(session, now)
+        else:
+            arrival = self._core.arrivals.pop(session.id, None)
+            wire = self._core.wires.get(arrival.link) if arrival is not None else None
+            if arrival is not None and wire is not None:
+                self._core.save(session)  # again: the answer leaves when it is stored, and this is another event
+                self._answer_registered(
+                    wire,
+                    arrival.request_id,
+                    session,
+                    token=arrival.token,
+                    resumed=arrival.resumed,
+                    notice=arrival.notice,
+                )
+        self._holding.reconsider(session, now)
 
     def _bound_introduced(self, session: Session, now: Now) -> None:
         """A session that never attaches costs a socket and a row: the oldest of many of those goes, as if its time were
@@ -192,6 +228,7 @@ class Introductions:
             return taken.suggestion, _tell_name(taken.suggestion, name, taken.holder)
 
     def _describe(self, session: Session, params: RegisterParams) -> None:
+        session.launch = launch_setting(params.inbound)
         session.label = None if params.label is None else params.label[: limits.MAX_LABEL]
         session.cwd = _shorten(params.cwd)
         session.perm_class = params.perm_class or "unknown"
@@ -207,13 +244,20 @@ class Introductions:
             self._core.agenda.schedule(("grace", session.id), now.mono + limits.GRACE_S)
 
     def _answer_registered(
-        self, wire: Wire, request: Register, session: Session, *, token: str | None, resumed: bool, notice: str | None
+        self,
+        wire: Wire,
+        request_id: RequestId,
+        session: Session,
+        *,
+        token: str | None,
+        resumed: bool,
+        notice: str | None,
     ) -> None:
         self._core.answer(
             wire,
-            request.id,
+            request_id,
             {
-                "session": shape_session(session, self._core.identity.machine),
+                "session": self._core.shape(session),
                 "token": token,
                 "socket": f"{self._core.identity.session_dir}/{session.ref}.sock",
                 "resumed": resumed,
@@ -240,8 +284,7 @@ class Introductions:
         session.unresponsive = False
         session.last_seen_at, session.seen = now.ms, now.mono
         self._core.agenda.cancel(("grace", session.id))
-        shape = shape_session(session, self._core.identity.machine)
-        self._core.answer(wire, request.id, {"session": shape, "queued": len(session.box)})
+        self._core.answer(wire, request.id, {"session": self._core.shape(session), "queued": len(session.box)})
         self._delivery.offer(session, now)
 
     # -- changing ------------------------------------------------------------------------------
@@ -251,12 +294,7 @@ class Introductions:
         caller = find_caller(self._core, wire)
         params = request.params
         if params.of is not None:
-            if caller.kind != "human":
-                raise Refusal(
-                    "not_permitted",
-                    "Only a person at a terminal may rename another session.",
-                    "Rename yourself with a name alone.",
-                )
+            require_human(self._core, wire, "rename another session")
             session = self._core.resolver.resolve(params.of, None, now).session
         elif caller.is_session:
             session = caller.session
@@ -281,7 +319,7 @@ class Introductions:
             self._core.roster.rename(session, name)
             self._core.save(session)
             self._core.log("info", "session renamed", session=session.id)
-        self._core.answer(wire, request.id, {"self": shape_session(session, self._core.identity.machine)})
+        self._core.answer(wire, request.id, {"self": self._core.shape(session)})
 
     def update(self, wire: Wire, request: Update, now: Now) -> None:
         """What the harness reports about its session."""
@@ -304,7 +342,9 @@ class Introductions:
             self._core.roster.identify(session, harness, talk)
         if session.to_row("", "") != before:
             self._core.save(session)
-        self._core.answer(wire, request.id, {"session": shape_session(session, self._core.identity.machine)})
+            self._holding.refresh_policy(session)
+            self._holding.reconsider(session, now)
+        self._core.answer(wire, request.id, {"session": self._core.shape(session)})
         self._delivery.resume(session, now)
 
     # -- going ------------------------------------------------------------------------------

@@ -74,6 +74,12 @@ PUSH_WINDOW = 64
 """Pushed and not acknowledged on one link."""
 LINKS_PER_SESSION = 8
 """Connections to one session's private socket at once: the shim, its hooks, a plugin."""
+HELD_PER_SESSION = 100
+"""Messages held for one receiver; the newcomer is refused, nothing is evicted."""
+HOLD_EXPIRY_MS = 3600 * 1000
+"""How long a hold by parity waits for a human."""
+MAX_REASON = 500
+"""Characters of the reason of a denial."""
 INTRODUCED_MOST = 256
 """Sessions that registered and have not attached yet: each costs a socket. A shim needs milliseconds for it."""
 RECENT_SENDS = 1000

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from xsessiond.core import limits
 from xsessiond.core.delivery import Delivery
-from xsessiond.core.effects import CloseDoor, ProcessId, UnwatchProcess, WatchProcess
+from xsessiond.core.effects import CloseDoor, ForgetProject, ProcessId, UnwatchProcess, WatchProcess
+from xsessiond.core.errors import Refusal
+from xsessiond.core.holding import Holding
 from xsessiond.core.outgoing import encode_call, encode_notification
 from xsessiond.core.records import DropPins
 from xsessiond.core.roster import Session
@@ -24,10 +26,10 @@ KNOWN_ENDED = 512
 class Liveness:
     """The part of the broker that knows when a session goes."""
 
-    __slots__ = ("_core", "_delivery", "_waits")
+    __slots__ = ("_core", "_delivery", "_holding", "_waits")
 
-    def __init__(self, core: Core, delivery: Delivery, waits: Waits) -> None:
-        self._core, self._delivery, self._waits = core, delivery, waits
+    def __init__(self, core: Core, delivery: Delivery, waits: Waits, holding: Holding) -> None:
+        self._core, self._delivery, self._waits, self._holding = core, delivery, waits, holding
 
     # -- signs of life ------------------------------------------------------------------------------
 
@@ -91,6 +93,17 @@ class Liveness:
             session.watched = False
             self.end(session, "exited", now)
 
+    def switch_off(self, session: Session, now: Now) -> None:
+        """The settings say that it is not to be reached at all."""
+        text = "Messages between sessions are switched off here."
+        self._core.turn_away(session.id, Refusal("feature_off", text, "The settings say so: xsessionctl config show."))
+        self.end(session, "off", now)
+
+    def switch_all_off(self, now: Now) -> None:
+        """As `switch_off`, for everybody."""
+        for session in list(self._core.roster.running()):
+            self.switch_off(session, now)
+
     def end(self, session: Session, reason: str, now: Now) -> None:
         """Takes a session off the roster. Its mail stays for its conversation."""
         if not session.running:
@@ -108,20 +121,24 @@ class Liveness:
         self._core.roster.end(session, now.ms)
         if reason != "lost":
             session.token_hash = b""  # nobody comes back to it with that
+        self._core.turn_away(session.id, Refusal("not_running", "The session ended meanwhile.", "Register anew."))
         session.pins.clear()
         session.pins_before.clear()
+        self._holding.end_trusts_of(session)
         for kind in ("grace", "pong", "offer"):
             self._core.agenda.cancel((kind, session.id))
         self._core.persist(DropPins(session.id))
         self._core.save(session)
         self._core.out.append(CloseDoor(session.id, session.ref))
+        self._core.out.append(ForgetProject(session.id))
         self._core.log("info", "session ended", session=session.id, reason=reason)
         self._delivery.keep_for_later(session, now)
         self._forget_some()
 
     def _forget_some(self) -> None:
         """Bounds what is known of sessions that ended and have nothing waiting."""
-        idle = [session for session in self._core.roster.ended() if not len(session.box)]
+        ended = self._core.roster.ended()
+        idle = [session for session in ended if not len(session.box) and not session.box.held]
         for session in idle[: max(0, len(idle) - KNOWN_ENDED)]:
             self._core.roster.forget(session)
             self._core.receipts.pop(session.id, None)

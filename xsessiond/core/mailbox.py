@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Raw, Struct
 
-from xsessiond.core.records import MessageRow
+from xsessiond.core.records import HoldRow, MessageRow
 
 FINAL = frozenset({"denied", "expired", "refused", "discarded"})
 """States that nothing follows and in which the text never reached its receiver."""
@@ -51,7 +51,8 @@ def settled(state: str) -> str:
 
 class Message(Struct, eq=False):
     """A message on its way; made by `message_of`. row: as it was stored; what changes since stands here. origin: its
-    `from`, encoded. lease: the link that has it, or None. id, seq, size and target are the row's."""
+    `from`, encoded. lease: the link that has it, or None. hold: why a human must decide, or had to. flags: control
+    markup in the text, once somebody asked. id, seq, size and target are the row's."""
 
     row: MessageRow
     origin: Raw
@@ -62,6 +63,8 @@ class Message(Struct, eq=False):
     state: str
     lease: int | None = None
     handed_at: int | None = None
+    hold: HoldRow | None = None
+    flags: list[str] | None = None
 
     def advance(self, event: str) -> str:
         """Moves by the table and returns the new state. Raises KeyError naming state and event."""
@@ -77,14 +80,16 @@ def message_of(row: MessageRow, origin: Raw) -> Message:
 
 
 class Box:
-    """What one receiver has not taken. `waiting` is in order; `leased` by id, in the order of leasing."""
+    """What one receiver has not taken. `waiting` is in order; `leased` by id, in the order of leasing; `held` by id, in
+    order: it is not the receiver's before a human lets it go. size, held_size: bytes of the bodies in them."""
 
-    __slots__ = ("leased", "size", "waiting")
+    __slots__ = ("held", "held_size", "leased", "size", "waiting")
 
     def __init__(self) -> None:
         self.waiting: deque[Message] = deque()
         self.leased: dict[str, Message] = {}
-        self.size = 0
+        self.held: dict[str, Message] = {}
+        self.size = self.held_size = 0
 
     def __len__(self) -> int:
         """Messages that count against the queue's limit: waiting and leased."""
@@ -98,6 +103,19 @@ class Box:
         """A new one, at the end."""
         self.waiting.append(message)
         self.size += message.size
+
+    def hold(self, message: Message) -> None:
+        """A new one that must not be taken yet."""
+        self.held[message.id] = message
+        self.held_size += message.size
+
+    def let_go(self, messages: Iterable[Message]) -> None:
+        """Held ones may be taken, each in the place that its order gives it."""
+        freed = [self.held.pop(message.id) for message in messages]
+        size = sum(message.size for message in freed)
+        self.held_size -= size
+        self.size += size
+        self.waiting = deque(sorted([*freed, *self.waiting], key=_by_seq))
 
     def lease(self, link: int, most: int) -> list[Message]:
         """Takes up to `most` for a link, oldest first."""
@@ -118,6 +136,9 @@ class Box:
 
     def remove(self, message: Message) -> None:
         """It is out of the box for good, wherever it was."""
+        if self.held.pop(message.id, None) is not None:
+            self.held_size -= message.size
+            return
         if self.leased.pop(message.id, None) is None:
             self.waiting.remove(message)
         message.lease = None

@@ -12,17 +12,18 @@ from msgspec import Raw
 
 from xsessiond.core import limits
 from xsessiond.core.callers import find_caller
-from xsessiond.core.effects import FindMessage, FindSent, Found, ReadLog, SendFrame
+from xsessiond.core.effects import FindEvents, FindMessage, FindSent, Found, ReadLog, SendFrame
 from xsessiond.core.errors import Refusal
 from xsessiond.core.ids import is_message_id
 from xsessiond.core.liveness import Liveness
-from xsessiond.core.mailbox import WAITING, Message, settled
+from xsessiond.core.mailbox import WAITING, Box, Message, settled
 from xsessiond.core.outgoing import encode_result
 from xsessiond.core.records import EventRow, MessageRow
 from xsessiond.core.roster import Session
-from xsessiond.core.shapes import SessionShape, shape_entry, shape_history, shape_session, shape_step
-from xsessiond.core.state import Caller, Core, Wire
-from xsessiond.core.times import Now, format_time, parse_time
+from xsessiond.core.shapes import SessionShape, shape_entry, shape_history, shape_step
+from xsessiond.core.sight import find_own, may_read
+from xsessiond.core.state import Core, Wire
+from xsessiond.core.times import Now, format_time, format_time_or_none, parse_time
 from xsessiond.core.wire import Check, Inbox, ListSessions, Log, RequestId, Status, Whoami, encode
 
 LOG_MOST = 10_000
@@ -39,7 +40,7 @@ class Questions:
         self._core, self._liveness = core, liveness
 
     def _shape(self, session: Session) -> SessionShape:
-        return shape_session(session, self._core.identity.machine)
+        return self._core.shape(session)
 
     def list_sessions(self, wire: Wire, request: ListSessions, now: Now) -> None:
         """The roster; with `all` also the conversations that ended and may be resumed."""
@@ -49,7 +50,7 @@ class Questions:
             sessions += [
                 session
                 for session in self._core.roster.ended()
-                if session.harness_session_id is not None or len(session.box)
+                if session.harness_session_id is not None or len(session.box) or session.box.held
             ]
         shown = _as_fits(self._shape(session) for session in sessions)
         left_out = len(sessions) - len(shown)
@@ -78,7 +79,8 @@ class Questions:
                 "name": caller.session.name,
                 "among": [self._shape(session) for session in caller.among],
                 "address": None if own is None else f"{own.name} [{own.ref}]",
-                "policy": "accept",
+                "policy": None if own is None else own.policy.inbound,
+                "class": None if own is None else self._core.class_of(own),
             },
         )
 
@@ -119,9 +121,11 @@ class Questions:
             return
         if not is_message_id(message_id):
             raise _unknown(message_id)
+        own = find_own(self._core, wire)
+        seen = None if own is None else own | {caller.session.id}
 
         def tell(wire: Wire, found: Found, now: Now) -> None:
-            self._tell(wire, request.id, caller, message_id, found)
+            self._tell(wire, request.id, seen, message_id, found)
 
         def tell_or_ask_again(wire: Wire, found: Found, now: Now) -> None:
             row = found[0] if isinstance(found, tuple) else None
@@ -133,18 +137,21 @@ class Questions:
 
         self._core.ask(wire, request.id, FindMessage(message_id), tell_or_ask_again)
 
-    def _tell(self, wire: Wire, request_id: RequestId, caller: Caller, message_id: str, found: Found) -> None:
+    def _tell(
+        self, wire: Wire, request_id: RequestId, seen: frozenset[str] | None, message_id: str, found: Found
+    ) -> None:
         if not isinstance(found, tuple):
             raise _unknown(message_id)
         row, events = found
         assert isinstance(row, MessageRow)
-        if caller.is_session and row.sender_id != caller.session.id:
+        if seen is not None and row.sender_id not in seen:
             raise _unknown(message_id)
         self._core.answer(wire, request_id, {**self._brief(row), "history": self._history(row, events)})
 
     def _brief(self, row: MessageRow) -> dict[str, object]:
         target = self._core.owner_of(row.target_id)
         live = self._core.messages.get(row.id)
+        hold = live.hold if live is not None and live.state == "held" else None
         return {
             "id": row.id,
             "state": live.state if live is not None else settled(row.state),
@@ -159,6 +166,8 @@ class Questions:
             "sha256": row.sha256.hex(),
             "summary": row.summary,
             "reply_to": row.reply_to,
+            "rule": row.rule,
+            "expires_at": format_time_or_none(hold.expires_at) if hold is not None else None,
         }
 
     def _history(self, row: MessageRow, events: Sequence[EventRow]) -> list[dict[str, object]]:
@@ -169,10 +178,11 @@ class Questions:
         return history
 
     def read_log(self, wire: Wire, request: Log, now: Now) -> None:
-        """Past messages, oldest first. A session sees its own only."""
-        caller = find_caller(self._core, wire)
+        """Past messages with what was decided about them, oldest first. A session sees its own only, and no text that
+        was kept from it."""
+        own = find_own(self._core, wire)
         params = request.params
-        if params.follow and caller.is_session:
+        if params.follow and own is not None:
             raise Refusal(
                 "not_permitted",
                 "Only a human may follow the log.",
@@ -185,21 +195,44 @@ class Questions:
             raise Refusal("usage", text, "Write it as 2026-01-31T12:00:00Z.") from None
 
         def then(wire: Wire, found: Found, now: Now) -> None:
-            own = caller.session.id if caller.is_session else None
-            rows = [row for row in _rows(found) if own is None or own in (row.sender_id, row.target_id)]
-            entries = [shape_entry(row, with_text=True) for row in rows]
-            answer = {"entries": entries}
-            while entries and len(encode_result(None, answer)) >= limits.MAX_FRAME - 1024:
-                del entries[: max(1, len(entries) // 4)]  # the newest are kept; `since` reads on
-            self._core.answer(wire, request.id, answer)
-            if params.follow and not wire.following:
-                wire.following = True
-                self._core.followers += 1
+            rows = [row for row in _rows(found) if own is None or row.sender_id in own or row.target_id in own]
+
+            def tell(wire: Wire, found: Found, now: Now) -> None:
+                self._tell_log(wire, request, own, rows, found)
+
+            self._core.ask(wire, request.id, FindEvents(tuple(row.seq for row in rows)), tell)
 
         question = ReadLog(max(1, min(params.limit, LOG_MOST)), since, params.thread)
         self._core.ask(wire, request.id, question, then)
 
+    def _tell_log(
+        self, wire: Wire, request: Log, own: frozenset[str] | None, rows: Sequence[MessageRow], found: Found
+    ) -> None:
+        assert isinstance(found, Sequence)
+        events: dict[str, list[EventRow]] = {}
+        for event in found:
+            assert isinstance(event, EventRow)
+            events.setdefault(event.message_id, []).append(event)
+        entries = [
+            shape_entry(
+                row,
+                events.get(row.id, ()),
+                with_text=may_read(own, row.sender_id, row.target_id, row.state),
+            )
+            for row in rows
+        ]
+        answer = {"entries": entries}
+        while entries and len(encode_result(None, answer)) >= limits.MAX_FRAME - 1024:
+            del entries[: max(1, len(entries) // 4)]  # the newest are kept; `since` reads on
+        self._core.answer(wire, request.id, answer)
+        if request.params.follow and not wire.following:
+            wire.following = True
+            self._core.followers += 1
+
     # -- the broker ------------------------------------------------------------------------------
+
+    def _boxes(self) -> list[Box]:
+        return [session.box for session in [*self._core.roster.known.values(), self._core.human]]
 
     def status(self, wire: Wire, request: Status, now: Now) -> None:
         """Frozen. Leaves at once, also when the disk hangs."""
@@ -213,8 +246,8 @@ class Questions:
                 "uptime_s": round(now.mono - core.started_mono, 3),
             },
             "sessions": len(core.roster),
-            "queued": len(core.messages),
-            "held": 0,
+            "queued": sum(len(box) for box in self._boxes()),
+            "held": sum(len(box.held) for box in self._boxes()),
             "store": {"ok": core.store_ok, "detail": core.store_detail},
             "config": {"ok": core.settings.config_ok, "problems": list(core.settings.config_problems)},
             "warnings": core.warnings,

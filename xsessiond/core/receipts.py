@@ -17,14 +17,21 @@ MOST = 100
 
 SENTENCES = {
     "expired": "{id} to {to} expired: it was not taken in time.",
-    "refused": "{id} to {to} was refused after all, by the receiver's settings.",
-    "denied": "{id} to {to} was denied by the receiver's user.",
+    "refused": "{id} to {to} was refused after all, by the receiver's settings ({why}).",
+    "denied": "{id} to {to} was denied by the receiver's user: {why}.",
     "discarded": "{id} to {to} was discarded: its session ended before taking it.",
     "stalled": "{id} was given to {to}'s harness, but nothing shows that its model has seen it. Do not send it again.",
-    "released": "{id} to {to} was released and is on its way.",
+    "released": "{id} to {to} was released ({why}) and is on its way.",
     "held": "{id} to {to} is held: a human must decide. Do not send it again.",
 }
-"""The only states that are told without being asked for."""
+"""The only states that are told without being asked for. why: the rule, or what the user said."""
+UNDECIDED = "{id} to {to} expired: nobody decided about it in time."
+"""Of one that was still held."""
+RECEIVER_SENTENCES = {
+    "expired": "1 held message from {name} expired; nobody decided about it.",
+    "denied": "1 held message from {name} was denied by your user.",
+}
+"""What a receiver hears of a message that it never got."""
 
 
 class Receipts:
@@ -35,18 +42,28 @@ class Receipts:
     def __init__(self, core: Core) -> None:
         self._core = core
 
-    def add(self, message: Message, state: str, now: Now) -> None:
+    def add(self, message: Message, state: str, now: Now, why: str = "") -> None:
         """Something happened to a message that its sender must hear. A sender that nothing is known of any more hears
         nothing, and so does a script: it has gone."""
         sender_id = message.row.sender_id or ""
         sender = self._core.owner_of(sender_id)
         if sender is None or sender is self._core.script:
             return
-        text = SENTENCES[state].format(id=message.id, to=message.row.target_name)
-        waiting = self._core.receipts.get(sender_id)
+        undecided = state == "expired" and message.hold is not None and message.hold.released_at is None
+        sentence = UNDECIDED if undecided else SENTENCES[state]
+        text = sentence.format(id=message.id, to=message.row.target_name, why=why.rstrip("."))
+        self._tell(sender_id, message.id, state, text, now)
+
+    def tell_receiver(self, message: Message, state: str, now: Now) -> None:
+        """A held message ended and its receiver never knew of it: one line for its next step, without the text."""
+        text = RECEIVER_SENTENCES[state].format(name=message.row.sender_name)
+        self._tell(message.target, message.id, state, text, now)
+
+    def _tell(self, session_id: str, message_id: str, state: str, text: str, now: Now) -> None:
+        waiting = self._core.receipts.get(session_id)
         at = max(now.ms, waiting[-1].at + 1) if waiting else now.ms
-        self._core.persist(PutReceipt(sender_id, message.id, state, at, text))
-        self.restore(sender_id, message.id, state, at, text)
+        self._core.persist(PutReceipt(session_id, message_id, state, at, text))
+        self.restore(session_id, message_id, state, at, text)
 
     def restore(self, session_id: str, message_id: str, state: str, at: int, text: str) -> None:
         """A receipt that was stored before."""

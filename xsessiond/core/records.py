@@ -17,7 +17,8 @@ Digest = bytes
 
 
 class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A session as stored. `live` says whether it was in the roster; `token_hash` is SHA-256 of the token's text."""
+    """A session as stored. `inbound`: the policy it was launched with, or a word that is none where that could not be
+    read. `live` says whether it was in the roster; `token_hash` is SHA-256 of the token's text."""
 
     id: str
     ref: str
@@ -40,6 +41,7 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     started_at: int
     last_seen_at: int
     ended_at: int | None
+    inbound: str | None = None
 
 
 class MessageRow(msgspec.Struct, frozen=True, gc=False):
@@ -146,7 +148,72 @@ class DropReceipts(msgspec.Struct, frozen=True):
     upto: int
 
 
-Op = PutSession | PutMessage | MarkMessage | PutPin | DropPins | PutReceipt | DropReceipts
+class HoldRow(msgspec.Struct, frozen=True):
+    """Why a message was held, and how it was let go.
+
+    sender_class: as it was when it was sent. expires_at: None for a hold that waits for ever. answers: seq of the
+    message that it replies to. released_at, released_rule: None while it is held, and when it was never let go;
+    released_by: the person who decided, None where a rule did.
+    """
+
+    seq: int
+    message_id: str
+    cause: str
+    rule: str
+    sender_class: str
+    held_at: int
+    expires_at: int | None
+    answers: int | None = None
+    released_at: int | None = None
+    released_rule: str | None = None
+    released_by: str | None = None
+
+
+class PutHold(msgspec.Struct, frozen=True):
+    """Insert the row, or replace that of the same message."""
+
+    row: HoldRow
+
+
+class TrustRow(msgspec.Struct, frozen=True):
+    """A decision that covers what follows between two sessions. scope: `session` ends with either of them, `pair` does
+    not; until: or at this time. by: who decided."""
+
+    id: str
+    sender_id: str
+    sender_name: str
+    target_id: str
+    target_name: str
+    scope: str
+    by: str
+    at: int
+    until: int | None
+
+
+class PutTrust(msgspec.Struct, frozen=True):
+    """Insert the row, or replace the one of the same id."""
+
+    row: TrustRow
+
+
+class DropTrust(msgspec.Struct, frozen=True):
+    """It covers nothing any more."""
+
+    trust_id: str
+
+
+Op = (
+    PutSession
+    | PutMessage
+    | MarkMessage
+    | PutPin
+    | DropPins
+    | PutReceipt
+    | DropReceipts
+    | PutHold
+    | PutTrust
+    | DropTrust
+)
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -155,7 +222,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     sessions: all that are stored: those live, and those that pruning left, because they ended less than the keeping
     time ago or have waiting mail. messages: state queued, held or handed, by seq. receipts: in the order in which they
     came. next_seq: one more than the highest seq ever used. pair_seqs: highest pair_seq ever used per (sender, target)
-    among these sessions; a sender without an id stands there by its kind.
+    among these sessions; a sender without an id stands there by its kind. holds: of these messages. trusts: all, those
+    that are over too.
     """
 
     sessions: Sequence[SessionRow]
@@ -164,3 +232,5 @@ class Snapshot(msgspec.Struct, frozen=True):
     receipts: Sequence[PutReceipt]
     next_seq: int
     pair_seqs: Sequence[tuple[str, str, int]]
+    holds: Sequence[HoldRow] = ()
+    trusts: Sequence[TrustRow] = ()

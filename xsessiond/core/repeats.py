@@ -16,12 +16,12 @@ from xsessiond.core import limits
 from xsessiond.core.draft import Draft
 from xsessiond.core.effects import FindKey, FindMessage, Found
 from xsessiond.core.errors import Refusal
-from xsessiond.core.mailbox import settled
+from xsessiond.core.mailbox import FINAL, settled
 from xsessiond.core.records import MessageRow
 from xsessiond.core.roster import Session
 from xsessiond.core.shapes import SendShape
 from xsessiond.core.state import Core, Wire
-from xsessiond.core.times import Now
+from xsessiond.core.times import Now, format_time_or_none
 
 
 class Keyed(Struct, frozen=True):
@@ -83,7 +83,9 @@ class Repeats:
             "name": owner.name if owner else known.target_name,
         }
         notice = "Sent before under this key; not again."
-        shape = SendShape(known.message_id, state, to, known.rule, None, draft.size, draft.digest.hex(), notice=notice)
+        hold = live.hold if live is not None and state == "held" else None
+        until = format_time_or_none(hold.expires_at) if hold is not None else None
+        shape = SendShape(known.message_id, state, to, known.rule, until, draft.size, draft.digest.hex(), notice=notice)
         self._core.answer(wire, draft.request_id, shape)
 
     def note_key(self, row: MessageRow) -> None:
@@ -118,6 +120,6 @@ def _duplicate(target: Session, message_id: str, state: str) -> Refusal:
     return Refusal(
         "duplicate",
         f"You sent this text to {target.name} a moment ago, as {message_id}; it is {state}. Nothing was sent again.",
-        "It is not lost: do not repeat it.",
+        "It did not go through: do not repeat it as it is." if state in FINAL else "It is not lost: do not repeat it.",
         detail={"id": message_id, "state": state},
     )

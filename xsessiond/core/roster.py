@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Raw
 
+from xsessiond.core.admission import Policy, Setting, Verdict
 from xsessiond.core.effects import ProcessId
 from xsessiond.core.ids import SessionId, ref_digits
 from xsessiond.core.limits import MIN_REF
 from xsessiond.core.mailbox import Box
 from xsessiond.core.names import check_name, fold_name, free_name, skeletons
 from xsessiond.core.pacing import Pace
+from xsessiond.core.policy import NOT_READ, launch_setting
 from xsessiond.core.records import Kind, SessionRow
 from xsessiond.core.wire import encode
 
@@ -32,8 +34,9 @@ class Session:
 
     __slots__ = (
         "bound", "box", "can_reply", "cwd", "delivery", "ended_at", "folded", "harness", "harness_session_id", "id",
-        "kind", "label", "last_seen_at", "links", "modes", "name", "noted", "origin", "pace", "pair_seqs", "perm_class",
-        "pins", "pins_before", "process", "ref", "seen", "started_at", "state", "target", "token_hash", "unresponsive",
+        "kind", "label", "last_seen_at", "launch", "links", "modes", "name", "noted", "origin", "pace", "pair_seqs",
+        "perm_class", "pins", "pins_before", "policy", "process", "project", "ref", "seen", "started_at", "state",
+        "target", "token_hash", "unresponsive", "verdicts",
         "watched",
     )  # fmt: skip
 
@@ -63,6 +66,10 @@ class Session:
         self.pins_before: dict[str, str] = {}
         self.pair_seqs: dict[str, int] = {}
         self.box = Box()
+        self.launch: Setting | None = None
+        self.project = NOT_READ
+        self.policy = Policy()
+        self.verdicts: dict[str, tuple[int, Verdict]] = {}
         self.pace = Pace()
         self.refresh()
 
@@ -125,6 +132,7 @@ class Session:
             started_at=self.started_at,
             last_seen_at=self.last_seen_at,
             ended_at=self.ended_at,
+            inbound=None if self.launch is None else self.launch.value or "unreadable",
         )
 
     @classmethod
@@ -139,6 +147,7 @@ class Session:
         session.can_reply, session.modes = row.can_reply, tuple(row.modes.split(",")) if row.modes else ()
         session.token_hash, session.noted = row.token_hash, row.noted
         session.started_at, session.last_seen_at, session.ended_at = row.started_at, row.last_seen_at, row.ended_at
+        session.launch = launch_setting(row.inbound)
         session.refresh()
         return session
 

@@ -11,27 +11,27 @@ from math import ceil
 from msgspec import UNSET
 
 from xsessiond.core import limits
+from xsessiond.core.admission import Admit, Hold, Refuse
 from xsessiond.core.callers import find_caller
 from xsessiond.core.delivery import Delivery
 from xsessiond.core.draft import Draft, draft_of
 from xsessiond.core.effects import FindMessage, Found, Prune
 from xsessiond.core.errors import Refusal
+from xsessiond.core.holding import Holding
 from xsessiond.core.ids import ID_BYTES, message_id_from
 from xsessiond.core.liveness import Liveness
-from xsessiond.core.mailbox import FINAL, Message, message_of
-from xsessiond.core.outgoing import encode_notification
+from xsessiond.core.mailbox import Message, message_of
 from xsessiond.core.records import MarkMessage, MessageRow, PutMessage, PutPin
 from xsessiond.core.repeats import Repeats
 from xsessiond.core.roster import Session
 from xsessiond.core.shapes import SendShape, shape_entry
+from xsessiond.core.sight import WITHHELD, find_own
 from xsessiond.core.state import Core, Wire
-from xsessiond.core.times import Now
+from xsessiond.core.times import Now, format_time_or_none
 from xsessiond.core.waits import Waits
 from xsessiond.core.wire import Send
 
 DAY_MS = 24 * 3600 * 1000
-RULE = "default: accept"
-"""Which rule admitted a message."""
 
 NOTICES = {
     "pull": "It reads its mail when it next uses one of its xsession tools.",
@@ -40,15 +40,17 @@ NOTICES = {
     "human": "A person reads it with xsessionctl inbox.",
 }
 """What a sender should know of a receiver that cannot be woken."""
+WAIT = "Do not send it again."
 
 
 class Sending:
     """The part of the broker that accepts messages."""
 
-    __slots__ = ("_core", "_delivery", "_liveness", "_repeats", "_waits")
+    __slots__ = ("_core", "_delivery", "_holding", "_liveness", "_repeats", "_waits")
 
-    def __init__(self, core: Core, delivery: Delivery, liveness: Liveness, waits: Waits) -> None:
+    def __init__(self, core: Core, delivery: Delivery, liveness: Liveness, waits: Waits, holding: Holding) -> None:
         self._core, self._delivery, self._liveness, self._waits = core, delivery, liveness, waits
+        self._holding = holding
         self._repeats = Repeats(core)
 
     # -- checks ------------------------------------------------------------------------------
@@ -81,7 +83,8 @@ class Sending:
     def _reply(self, wire: Wire, draft: Draft, original: MessageRow | Message | None, now: Now) -> None:
         """A reply goes to the session that sent the original, whatever names do meanwhile."""
         row = original.row if isinstance(original, Message) else original
-        if original is None or row is None or row.target_id != draft.caller.session.id or row.state in FINAL:
+        state = original.state if original is not None else None  # of a live one the row says what it was at first
+        if original is None or row is None or row.target_id != draft.caller.session.id or state in WITHHELD:
             raise Refusal(
                 "not_found",
                 f"You got no message {(draft.params.reply_to or '')[:80]}. Nothing was sent.",
@@ -158,18 +161,22 @@ class Sending:
                 f"{target.name} cannot take a message as {params.mode}: its harness has no door for that.",
                 f"It can: {', '.join(target.modes)}.",
             )
+        verdict = self._holding.judge(draft.caller, target, now)
+        if isinstance(verdict, Refuse):
+            raise Refusal(
+                "refused",
+                f"What you send to {target.name} is refused: {verdict.rule}. Nothing was sent.",
+                "Only the user can change that.",
+                detail={"rule": verdict.rule},
+            )
         repeat = sender.pace.find_repeat(target.id, draft.digest, now.mono) if settings.duplicate_window else None
         if repeat is not None:
             self._repeats.refuse_duplicate(wire, draft, target, repeat)
             return
-        box = target.box
-        if len(box) >= settings.queue_per_session or box.size + draft.size > limits.QUEUE_BYTES_PER_SESSION:
-            raise Refusal(
-                "queue_full",
-                f"{target.name} has {len(box)} messages waiting and takes no more. Nothing was sent.",
-                "Wait until it has read some.",
-                detail={"queued": len(box)},
-            )
+        if isinstance(verdict, Hold):
+            self._holding.check_room(target, draft.size)
+        else:
+            self._check_queue(target, draft.size)
         wait = sender.pace.wait_needed(target.id, settings, now.mono)
         if wait is not None:
             seconds, which = wait
@@ -180,11 +187,23 @@ class Sending:
                 f"Wait {ceil(seconds)} s, and say more in one message.",
                 retry_after_s=ceil(seconds * 10) / 10,  # never too short
             )
-        self._accept(wire, draft, target, now)
+        self._accept(draft, target, verdict, now)
+
+    def _check_queue(self, target: Session, size: int) -> None:
+        box = target.box
+        if len(box) < self._core.settings.pacing.queue_per_session:
+            if box.size + size <= limits.QUEUE_BYTES_PER_SESSION:
+                return
+        raise Refusal(
+            "queue_full",
+            f"{target.name} has {len(box)} messages waiting and takes no more. Nothing was sent.",
+            "Wait until it has read some.",
+            detail={"queued": len(box)},
+        )
 
     # -- acceptance ------------------------------------------------------------------------------
 
-    def _accept(self, wire: Wire, draft: Draft, target: Session, now: Now) -> None:
+    def _accept(self, draft: Draft, target: Session, verdict: Admit | Hold, now: Now) -> None:
         core, params, sender = self._core, draft.params, draft.caller.session
         seq = core.next_seq
         core.next_seq = seq + 1
@@ -192,10 +211,11 @@ class Sending:
         pair_seq = sender.pair_seqs[target.id] = sender.pair_seqs.get(target.id, 0) + 1
         own = draft.caller.is_session
         harness, cwd = (sender.harness, sender.cwd) if own else (None, None)
+        state = "queued" if isinstance(verdict, Admit) else "held"
         row = MessageRow(
-            seq, message_id, "queued", sender.kind, sender.id, sender.name, harness, cwd, target.id, target.name,
+            seq, message_id, state, sender.kind, sender.id, sender.name, harness, cwd, target.id, target.name,
             draft.body, draft.size, draft.digest, params.summary, params.reply_to, draft.thread or message_id, 0,
-            params.mode, params.key, pair_seq, RULE, now.ms, None,
+            params.mode, params.key, pair_seq, verdict.rule, now.ms, None,
         )  # fmt: skip
         message = message_of(row, sender.origin)
         if not target.running:
@@ -211,54 +231,86 @@ class Sending:
             core.persist(PutPin(sender.id, draft.pin, target.id))
         if params.key is not None:
             self._repeats.note_key(row)
-        target.box.put(message)
         core.messages[message_id] = message
-        if draft.original is not None:
-            self._mark_replied(draft.original, now)
-        notice = draft.notice or NOTICES.get(target.delivery if target.kind == "session" else target.kind)
-        shape = SendShape(message_id, "queued", target.target, RULE, None, draft.size, draft.digest.hex(), None, notice)
-        if not (params.reply_to is not None and self._waits.hand_reply(message, target, now)):
-            self._delivery.offer(target, now, added=1)  # first, since its receiver is the one who is waiting
-        if params.wait_reply and draft.request_id is not UNSET:
-            self._waits.begin(draft.link, draft.request_id, shape, params.wait_reply, now)
+        shape = SendShape(message_id, row.state, target.target, row.rule, None, draft.size, draft.digest.hex())
+        if isinstance(verdict, Hold):
+            self._hold(draft, message, target, verdict, shape, now)
         else:
-            core.answer(wire, draft.request_id, shape)
-        if not target.running:
-            self._delivery.keep_for_later(target, now)
-        elif now.mono - target.seen >= limits.PING_AFTER_S:
+            self._let_through(draft, message, target, shape, now)
+        if target.running and now.mono - target.seen >= limits.PING_AFTER_S:
             self._liveness.wonder(target, now)
         if core.followers:
-            self._tell_followers(row)
+            core.tell_followers("entry", shape_entry(row, with_text=True))
         if now.ms - core.pruned_at > DAY_MS:
             core.pruned_at = now.ms
             core.out.append(Prune(now.ms - core.settings.keep_ms))
 
-    def _mark_replied(self, original: MessageRow | Message, now: Now) -> None:
-        """A reply is evidence that the original was read, even if its acknowledgement was lost."""
+    def _let_through(self, draft: Draft, message: Message, target: Session, shape: SendShape, now: Now) -> None:
+        """It is its receiver's; the answer leaves, or waits for a reply."""
+        params = draft.params
+        if draft.original is not None:
+            self._mark_replied(draft.original, now)
+        shape.notice = draft.notice or NOTICES.get(target.delivery if target.kind == "session" else target.kind)
+        target.box.put(message)
+        self._delivery.arrive([message], target, now)  # first, since its receiver is the one who is waiting
+        if params.wait_reply and draft.request_id is not UNSET:
+            self._waits.begin(draft.link, draft.request_id, shape, params.wait_reply, now)
+        else:
+            self._core.answer(self._core.wires[draft.link], draft.request_id, shape)
+
+    def _hold(self, draft: Draft, message: Message, target: Session, verdict: Hold, shape: SendShape, now: Now) -> None:
+        """A human must decide first. The answer leaves at once, also where a reply was to be waited for: none comes
+        before that; it says until when, and where."""
+        original = draft.original
         if isinstance(original, Message):
-            original.advance("ack")
-            self._delivery.take_out(original)
-            self._core.persist(MarkMessage(original.seq, original.id, "delivered", now.ms))
+            self._mark_read(original, now)  # replied it is when this reply is let through
+        hold = self._holding.put(
+            message,
+            target,
+            verdict,
+            self._holding.party_of(draft.caller).perm_class,
+            original.seq if original is not None else None,
+            now,
+        )
+        shape.expires_at = format_time_or_none(hold.expires_at)
+        known = f"{draft.notice} " if draft.notice is not None else ""
+        unseen = "" if self._is_watched() else " Nobody is known to be looking."
+        shape.notice = f"{known}Held ({hold.cause}): a human decides with `xsessionctl hold-queue`.{unseen} {WAIT}"
+        self._core.answer(self._core.wires[draft.link], draft.request_id, shape)
+        if not target.running:
+            self._delivery.keep_for_later(target, now)
+
+    def _is_watched(self) -> bool:
+        """Whether a held message comes to somebody's notice by itself."""
+        core = self._core
+        if core.settings.passphrase and not core.settings.passphrase_is_set:
+            return False  # whoever looks can decide nothing
+        return core.settings.notifies or any(find_own(core, core.wires[link]) is None for link in core.queue_watchers)
+
+    def _mark_read(self, original: Message, now: Now) -> None:
+        """A reply is evidence that the original was read, even if its acknowledgement was lost."""
+        original.advance("ack")
+        self._delivery.take_out(original)
+        self._core.persist(MarkMessage(original.seq, original.id, "delivered", now.ms))
+
+    def _mark_replied(self, original: MessageRow | Message, now: Now) -> None:
+        if isinstance(original, Message):
+            self._mark_read(original, now)
             original.advance("reply")
         elif original.replied_at is not None:
             return
         self._core.persist(MarkMessage(original.seq, original.id, "replied", now.ms))
-
-    def _tell_followers(self, row: MessageRow) -> None:
-        for wire in self._core.wires.values():
-            if wire.following:
-                frame = encode_notification("entry", shape_entry(row, with_text=True))
-                self._core.send(wire.link, frame)
 
     def forget(self, row: MessageRow, problem: str) -> None:
         """The store did not take this message: it never was. What its sender used up for it is given back. problem:
         why, in a sentence."""
         message = self._core.messages.get(row.id)
         if message is not None:
-            for link in {message.lease, self._core.told_of.get(message.id)}:
-                if link is not None:  # what it was given or told was not sent either: it must ask again
-                    self._core.close(link, "the store did not take what it was given")
-            self._delivery.take_out(message)
+            self.take_back(message)
+            if message.state == "held":
+                self._holding.forget(message)
+            else:
+                self._delivery.take_out(message)
         self._waits.forget(row.id, problem)
         if row.key is not None:
             self._repeats.forget_key(row)
@@ -268,6 +320,12 @@ class Sending:
         sender.pace.give_back(row.target_id, row.sha256)
         if sender.pair_seqs.get(row.target_id) == row.pair_seq:
             sender.pair_seqs[row.target_id] -= 1
+
+    def take_back(self, message: Message) -> None:
+        """Whoever was given this message, or told of it, was not sent that: it must ask again."""
+        for link in {message.lease, self._core.told_of.get(message.id)}:
+            if link is not None:
+                self._core.close(link, "the store did not take what it was given")
 
     def forget_pin(self, op: PutPin) -> None:
         """The message that pinned a name was not stored: the name means what it meant before."""

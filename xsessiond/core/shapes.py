@@ -10,8 +10,10 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Raw, Struct
 
+from xsessiond.core.defuse import find_control_markup
 from xsessiond.core.mailbox import FINAL, Message
-from xsessiond.core.records import EventRow, MessageRow
+from xsessiond.core.policy import CoreSettings
+from xsessiond.core.records import EventRow, HoldRow, MessageRow, TrustRow
 from xsessiond.core.roster import Session
 from xsessiond.core.times import format_time, format_time_or_none
 
@@ -38,7 +40,7 @@ class SessionShape(Struct):
     held: int = msgspec.field()
 
 
-def shape_session(session: Session, machine: str) -> SessionShape:
+def shape_session(session: Session, machine: str, perm_class: str | None = None) -> SessionShape:
     """One row of the roster."""
     return SessionShape(
         id=session.id,
@@ -50,14 +52,14 @@ def shape_session(session: Session, machine: str) -> SessionShape:
         pid=session.process.pid if session.process else None,
         cwd=session.cwd,
         state=session.shown_state,
-        perm_class=session.perm_class,
+        perm_class=perm_class or session.perm_class,
         delivery=session.delivery if session.running else "none",
         can_reply=session.can_reply,
         machine=machine,
         started_at=format_time(session.started_at),
         last_seen_at=format_time(session.last_seen_at),
         queued=len(session.box),
-        held=0,
+        held=len(session.box.held),
     )
 
 
@@ -121,7 +123,82 @@ def shape_delivery(message: Message, receiver: Session, now_ms: int) -> Delivery
         row.mode,
         receiver.can_reply,
         not receiver.noted,
+        None if message.hold is None else shape_held(message.hold),
     )
+
+
+def shape_held(row: HoldRow) -> dict[str, object] | None:
+    """The mark of a message that was held and let go; None while it is held. by: None where no person decided."""
+    if row.released_at is None:
+        return None
+    held_s = max(0, (row.released_at - row.held_at) // 1000)
+    return {
+        "held_s": held_s,
+        "by": row.released_by,
+        "at": format_time(row.released_at),
+        "cause": row.cause,
+        "rule": row.released_rule,
+    }
+
+
+def shape_hold(message: Message, sender: SessionShape | None, target: SessionShape) -> dict[str, object]:
+    """`hold` of the contract: all that a person should see before deciding, but for the text."""
+    row, hold = message.row, message.hold
+    assert hold is not None, "what is held has its reason"
+    if message.flags is None:
+        message.flags = find_control_markup(row.body)  # once: a long text takes a while
+    origin: object = sender
+    if sender is None:
+        origin = {
+            "kind": row.sender_kind,
+            "id": row.sender_id if row.sender_kind == "session" else None,
+            "name": row.sender_name,
+            "harness": row.sender_harness,
+            "cwd": row.sender_cwd,
+        }
+    return {
+        "id": row.id,
+        "from": origin,
+        "to": target,
+        "cause": hold.cause,
+        "rule": hold.rule,
+        "held_at": format_time(hold.held_at),
+        "expires_at": format_time_or_none(hold.expires_at),
+        "bytes": row.bytes,
+        "sha256": row.sha256.hex(),
+        "preview": row.body[:200],
+        "text": None,
+        "summary": row.summary,
+        "sender_class": hold.sender_class,
+        "receiver_class": target.perm_class,
+        "flags": message.flags,
+    }
+
+
+def shape_config(settings: CoreSettings) -> dict[str, object]:
+    """The settings in force, each with where it was written."""
+    return {"values": settings.shown, "problems": settings.config_problems, "ok": settings.config_ok}
+
+
+def shape_trust(row: TrustRow, sender: Session | None, target: Session | None) -> dict[str, object]:
+    """One remembered approval."""
+    return {
+        "id": row.id,
+        "from": {
+            "id": row.sender_id,
+            "name": sender.name if sender else row.sender_name,
+            "ref": sender.ref if sender else None,
+        },
+        "to": {
+            "id": row.target_id,
+            "name": target.name if target else row.target_name,
+            "ref": target.ref if target else None,
+        },
+        "scope": row.scope,
+        "by": row.by,
+        "at": format_time(row.at),
+        "until": format_time_or_none(row.until),
+    }
 
 
 def shape_origin(row: MessageRow, ref: str | None) -> Raw:
@@ -175,8 +252,8 @@ _COLUMN_RANKS = (1, 2, 4, 5, 6)
 it was first queued and handed, and before those that end it."""
 
 
-def shape_entry(row: MessageRow, *, with_text: bool) -> dict[str, object]:
-    """One line of the log."""
+def shape_entry(row: MessageRow, events: Sequence[EventRow] = (), *, with_text: bool) -> dict[str, object]:
+    """One line of the log. events: of this message; they say what was decided about it, by whom and by which rule."""
     return {
         "id": row.id,
         "state": row.state,
@@ -192,5 +269,6 @@ def shape_entry(row: MessageRow, *, with_text: bool) -> dict[str, object]:
         "thread": row.thread,
         "hop": row.hop,
         "rule": row.rule,
+        "decisions": [shape_step(event.state, event.at, event.rule, event.by) for event in events],
         "text": row.body if with_text else None,
     }

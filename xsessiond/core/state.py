@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from xsessiond.core.address import Resolver
 from xsessiond.core.agenda import Agenda
 from xsessiond.core.effects import (
+    CheckPassphrase,
     CloseLink,
     Effect,
     Found,
@@ -30,11 +31,11 @@ from xsessiond.core.ids import SessionId
 from xsessiond.core.jsonrpc import REFUSED
 from xsessiond.core.link import Link
 from xsessiond.core.mailbox import Message
-from xsessiond.core.outgoing import encode_error, encode_result
-from xsessiond.core.pacing import PaceSettings
-from xsessiond.core.records import Op, PutSession
+from xsessiond.core.outgoing import encode_error, encode_notification, encode_result
+from xsessiond.core.policy import CoreSettings
+from xsessiond.core.records import Op, PutSession, TrustRow
 from xsessiond.core.roster import Roster, Session
-from xsessiond.core.shapes import SendShape
+from xsessiond.core.shapes import SendShape, SessionShape, shape_session
 from xsessiond.core.times import Now
 from xsessiond.core.wire import RequestId
 
@@ -49,16 +50,6 @@ class Identity(msgspec.Struct, frozen=True):
     machine: str
     user: str
     session_dir: str
-
-
-class CoreSettings(msgspec.Struct, frozen=True):
-    """What the core needs of the configuration. config_ok, config_problems: for `status`."""
-
-    pacing: PaceSettings = PaceSettings()
-    keep_ms: int = 7 * 24 * 3600 * 1000
-    offline_default: Literal["refuse", "queue"] = "refuse"
-    config_ok: bool = True
-    config_problems: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -129,6 +120,26 @@ class Asked:
     then: Continuation
 
 
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A session that is told that it is here once its project's settings are read. resumed, notice: of the answer."""
+
+    link: int
+    request_id: RequestId
+    token: str
+    resumed: bool
+    notice: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Proving:
+    """A decision that waits for the passphrase to be checked."""
+
+    link: int
+    request_id: RequestId
+    then: Callable[[Wire, Now], None]
+
+
 class Core:
     """The broker's knowledge. `out` gathers the effects of the event being handled."""
 
@@ -155,9 +166,15 @@ class Core:
         self.stopping = False
         self.followers = 0
         self.pruned_at = 0
+        self.reloading: list[tuple[int, RequestId]] = []
         self.out: list[Effect] = []
         self._tickets = 0
         self.asked: dict[int, Asked] = {}
+        self.proving: dict[int, Proving] = {}
+        self.trusts: dict[str, TrustRow] = {}
+        self.queue_watchers: set[int] = set()
+        self.queue_changed = False
+        self.arrivals: dict[str, Arrival] = {}
 
     def persist(self, op: Op) -> None:
         """Store this before what follows is sent."""
@@ -178,6 +195,13 @@ class Core:
             frame = encode_error(request_id, REFUSED, refusal.text, refusal.to_json())
             self.out.append(SendFrame(wire.link, frame))
 
+    def turn_away(self, session_id: str, refusal: Refusal) -> None:
+        """Whoever waits to become this session does not."""
+        arrival = self.arrivals.pop(session_id, None)
+        wire = self.wires.get(arrival.link) if arrival is not None else None
+        if arrival is not None and wire is not None:
+            self.refuse(wire, arrival.request_id, refusal)
+
     def send(self, link: int, frame: bytes) -> None:
         """One frame to a peer, whoever it is."""
         self.out.append(SendFrame(link, frame))
@@ -190,9 +214,19 @@ class Core:
         """A line for the operator."""
         self.out.append(WriteLog(level, what, facts))
 
+    def tell_followers(self, method: str, params: object) -> None:
+        """One notification to each link that follows the log."""
+        if not self.followers:
+            return
+        frame = encode_notification(method, params)
+        for wire in self.wires.values():
+            if wire.following:
+                self.send(wire.link, frame)
+
     def warn(self, text: str) -> None:
-        """Something a person should see in `status`; the last 20 are kept."""
-        self.warnings = [*self.warnings[-19:], text]
+        """Something a person should see in `status`; the last 20 are kept, each once."""
+        others = [known for known in self.warnings if known != text]
+        self.warnings = [*others[-19:], text]
 
     def ask(self, wire: Wire, request_id: RequestId, question: Question, then: Continuation) -> None:
         """Asks the store for a request. `then` goes on with what was found, as part of a later event, if the link is
@@ -200,6 +234,22 @@ class Core:
         self._tickets += 1
         self.asked[self._tickets] = Asked(wire.link, request_id, then)
         self.out.append(LookUp(self._tickets, question, wire.link))
+
+    def check_passphrase(self, wire: Wire, request_id: RequestId, text: str, then: Callable[[Wire, Now], None]) -> None:
+        """Has the passphrase checked; `then` goes on if it is right, as part of a later event."""
+        self._tickets += 1
+        self.proving[self._tickets] = Proving(wire.link, request_id, then)
+        self.out.append(CheckPassphrase(self._tickets, text))
+
+    def shape(self, session: Session) -> SessionShape:
+        """A session as clients see it."""
+        return shape_session(session, self.identity.machine, self.class_of(session))
+
+    def class_of(self, session: Session) -> str:
+        """The permission class: what the harness says, or what the user says of a harness that cannot tell."""
+        if session.perm_class != "unknown":
+            return session.perm_class
+        return self.settings.assume_class.get(session.harness, "unknown")
 
     def owner_of(self, session_id: str) -> Session | None:
         """The session that this id belongs to, or the one that stands for the human or for scripts."""

@@ -13,135 +13,29 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from xsessiond.core.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR
+from xsessiond.core.wire_params import (
+    AckParams,
+    AttachParams,
+    CancelParams,
+    CheckParams,
+    DecideParams,
+    ExplainParams,
+    HelloParams,
+    HoldQueueParams,
+    IdsParams,
+    ListParams,
+    LogParams,
+    NoParams,
+    RegisterParams,
+    RenameParams,
+    RevokeTrustParams,
+    SendParams,
+    TakeParams,
+    UpdateParams,
+)
 
 RequestId = int | str | None | UnsetType
 """UNSET: a notification, which is never answered."""
-
-PermClass = Literal["bypass", "prompting"]
-Delivery = Literal["push", "turn", "pull", "none"]
-Mode = Literal["auto", "followup", "inject", "steer"]
-State = Literal["idle", "busy", "waiting", "unknown"]
-
-
-class HelloParams(Struct, frozen=True):
-    """Who speaks, and which protocol."""
-
-    protocol: int
-    client: str = ""
-
-
-class Resume(Struct, frozen=True):
-    """Proof of being a known session."""
-
-    id: str
-    token: str
-
-
-class RegisterParams(Struct, frozen=True):
-    """docs/protocol.md, "Becoming a session"."""
-
-    harness: str = "mcp"
-    cwd: str = "/"
-    name: str | None = None
-    title: str | None = None
-    label: str | None = None
-    harness_session_id: str | None = None
-    pid: int | None = None
-    perm_class: PermClass | None = msgspec.field(name="class", default=None)
-    inbound: str | None = None
-    delivery: Delivery = "pull"
-    can_reply: bool = True
-    modes: tuple[Mode, ...] = ("auto",)
-    resume: Resume | None = None
-
-
-class AttachParams(Struct, frozen=True):
-    """The token, and whether mail is pushed over this link."""
-
-    token: str
-    push: bool = False
-
-
-class ListParams(Struct, frozen=True):
-    """all: also conversations that do not run."""
-
-    all: bool = False
-
-
-class SendParams(Struct, frozen=True):
-    """behaviour 3.1. wait_reply: seconds. when_offline: None is what the settings say."""
-
-    message: str
-    to: str | None = None
-    summary: str | None = None
-    reply_to: str | None = None
-    mode: Mode = "auto"
-    wait_reply: float | None = None
-    notify_when_idle: bool = False
-    when_offline: Literal["refuse", "queue", "resume"] | None = None
-    key: str | None = None
-
-
-class CheckParams(Struct, frozen=True):
-    """Without an id: the caller's last sends."""
-
-    message_id: str | None = None
-
-
-class TakeParams(Struct, frozen=True):
-    """render: add the finished envelope."""
-
-    max: int | None = None
-    render: bool = False
-
-
-class AckParams(Struct, frozen=True):
-    """Either ids or a push number."""
-
-    ids: tuple[str, ...] = ()
-    upto: int | None = None
-
-
-class IdsParams(Struct, frozen=True):
-    """Messages by id."""
-
-    ids: tuple[str, ...]
-
-
-class RenameParams(Struct, frozen=True):
-    """of: whose name, when a human renames."""
-
-    name: str
-    of: str | None = None
-
-
-class UpdateParams(Struct, frozen=True):
-    """What the harness reports about its session; absent stays as it was."""
-
-    state: State | UnsetType = UNSET
-    perm_class: PermClass | UnsetType | None = msgspec.field(name="class", default=UNSET)
-    harness_session_id: str | UnsetType | None = UNSET
-    delivery: Delivery | UnsetType = UNSET
-    harness: str | UnsetType = UNSET
-
-
-class LogParams(Struct, frozen=True):
-    """since: RFC 3339. thread: the id of any message of the thread."""
-
-    limit: int = 100
-    since: str | None = None
-    thread: str | None = None
-    follow: bool = False
-
-
-class CancelParams(Struct, frozen=True):
-    """Ends the wait of the request with this id."""
-
-    id: int | str
-
-
-class NoParams(Struct, frozen=True):
-    """Nothing."""
 
 
 class Request(Struct, frozen=True, tag_field="method", kw_only=True):
@@ -247,6 +141,55 @@ class Log(Request, frozen=True, tag="log"):
     params: LogParams = LogParams()
 
 
+class HoldQueue(Request, frozen=True, tag="hold_queue"):
+    """What a human must decide about."""
+
+    params: HoldQueueParams = HoldQueueParams()
+
+
+class Decide(Request, frozen=True, tag="decide"):
+    """Approve or deny."""
+
+    params: DecideParams
+
+
+class Trusts(Request, frozen=True, tag="trusts"):
+    """The remembered approvals."""
+
+    params: NoParams = NoParams()
+
+
+class RevokeTrust(Request, frozen=True, tag="revoke_trust"):
+    """A remembered approval ends."""
+
+    params: RevokeTrustParams
+
+
+class Explain(Request, frozen=True, tag="explain"):
+    """The verdict between two, without sending."""
+
+    params: ExplainParams
+
+
+class ConfigParams(Struct, frozen=True):
+    """to_change: whoever asks is about to change a file of the settings, which only a human may."""
+
+    to_change: bool = False
+    passphrase: str | None = None
+
+
+class Config(Request, frozen=True, tag="config"):
+    """The settings in force, each with its source."""
+
+    params: ConfigParams = ConfigParams()
+
+
+class Reload(Request, frozen=True, tag="reload"):
+    """Read the settings anew."""
+
+    params: NoParams = NoParams()
+
+
 class Cancel(Request, frozen=True, tag="cancel"):
     """A wait is given up."""
 
@@ -268,6 +211,7 @@ class Stop(Request, frozen=True, tag="stop"):
 AnyRequest = (
     Hello | Register | Attach | ListSessions | Whoami | Send | Check | Inbox | Take | Ack | Handed | Release | Rename
     | Update | End | Log | Cancel | Status | Stop
+    | HoldQueue | Decide | Trusts | RevokeTrust | Explain | Config | Reload
 )  # fmt: skip
 
 METHODS = frozenset(str(kind.__struct_config__.tag) for kind in get_args(AnyRequest))

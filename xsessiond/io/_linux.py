@@ -6,6 +6,7 @@ is needed, and its start times are made of the wall clock, so that they move whe
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -42,8 +43,10 @@ def peer_process(sock: socket.socket) -> ProcessId | None:
         return None
     try:
         pidfd = sock.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD)
-    except OSError:
-        found = read_stat(pid)  # an older kernel, or a peer that is gone: nothing better than the number is to be had
+    except OSError as error:
+        if error.errno != errno.ENOPROTOOPT:
+            return None  # it is gone, and the number may be somebody else's by now
+        found = read_stat(pid)  # an older kernel: nothing better than the number is to be had
         return None if found is None else ProcessId(pid, found.start)
     found = read_stat(pid)
     try:
@@ -64,23 +67,50 @@ def read_stat(pid: int) -> ProcessStat | None:
         return None
     # The name stands in brackets and may hold brackets and spaces itself.
     opening, closing = line.index(b"("), line.rindex(b")")
-    fields = line[closing + 2 :].split(b" ", 20)
+    fields = line[closing + 2 :].split(b" ")
+    # Where the environment lies in memory: chosen anew, at random, by each exec. Zeros: it is not ours to know.
+    begin, end = fields[47:49]
     return ProcessStat(
         parent=int(fields[1]),
         start=int(fields[19]),
         terminal=int(fields[4]),
         dead=fields[0] in b"ZXx",
         name=line[opening + 1 : closing].decode("utf-8", "backslashreplace"),
+        session=int(fields[3]),
+        image=b"" if end == b"0" else begin + b"-" + end,
     )
 
 
-def read_environ(pid: int) -> dict[str, str] | None:
-    """Return the environment that `pid` was started with, or None if it is gone or not ours to read."""
+def read_environ(pid: int, wanted: frozenset[str]) -> frozenset[str] | None:
+    """Return which of the variables `wanted` are in the environment that `pid` was started with, or None if it is gone
+    or not ours to read. What they are set to, and what else is there, is nobody's business."""
     block = _read(f"/proc/{pid}/environ", LONGEST_ENVIRON)
     if block is None:
         return None
-    pairs = (entry.partition(b"=") for entry in block.split(b"\0"))
-    return {os.fsdecode(name): os.fsdecode(value) for name, equals, value in pairs if equals}
+    names = {entry.partition(b"=")[0] for entry in block.split(b"\0")}
+    return frozenset(name for name in wanted if name.encode() in names)
+
+
+def is_ours(pid: int) -> bool:
+    """Tell whether `pid` belongs to our uid and is no process that the kernel keeps from us.
+
+    A program that changed its uid (sshd), or is more privileged than we are (setgid, capabilities), belongs to root in
+    this sense.
+    """
+    try:
+        return os.stat(f"/proc/{pid}/environ").st_uid == os.geteuid()
+    except OSError:
+        return False
+
+
+def terminal_name(device: int) -> str | None:
+    """Return the name of a terminal without `/dev/`, or None if the kernel's numbering does not tell it."""
+    major, minor = os.major(device), os.minor(device)
+    if 136 <= major <= 143:
+        return f"pts/{(major - 136) * 256 + minor}"
+    if major == 4:
+        return f"tty{minor}" if minor < 64 else f"ttyS{minor - 64}"
+    return None
 
 
 def read_command(pid: int) -> list[str]:

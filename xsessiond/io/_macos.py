@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
+import errno
 import os
 import select
 import socket
+import stat
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import psutil
@@ -63,9 +65,18 @@ def read_stat(pid: int) -> ProcessStat | None:
                 terminal=os.stat(terminal).st_rdev if terminal else 0,
                 dead=process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD),
                 name=process.name(),
+                session=_session(pid),
+                image=b"",
             )
     except (psutil.Error, OSError, ValueError, OverflowError):
         return None
+
+
+def _session(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return 0  # it has ended
 
 
 def _start(process: psutil.Process) -> int:
@@ -78,12 +89,33 @@ def _start(process: psutil.Process) -> int:
     return round(seconds * 1_000_000)
 
 
-def read_environ(pid: int) -> dict[str, str] | None:
-    """Return the environment that `pid` was started with, or None if it is gone or not ours to read."""
+def read_environ(pid: int, wanted: frozenset[str]) -> frozenset[str] | None:
+    """Return which of the variables `wanted` are in the environment that `pid` was started with, or None if it is gone
+    or not ours to read. The system shows none of those of its own protected programs."""
     try:
-        return psutil.Process(pid).environ()
+        return wanted.intersection(psutil.Process(pid).environ())
     except (psutil.Error, OSError, ValueError, OverflowError):
         return None
+
+
+def is_ours(pid: int) -> bool:
+    """Tell whether `pid` belongs to our uid."""
+    try:
+        return psutil.Process(pid).uids().effective == os.geteuid()
+    except (psutil.Error, OSError, ValueError, OverflowError):
+        return False
+
+
+def terminal_name(device: int) -> str | None:
+    """Return the name of a terminal without `/dev/`, or None if the system does not tell it."""
+    libc = ctypes.CDLL(ctypes.util.find_library("c"))
+    try:
+        devname = libc.devname
+    except AttributeError:
+        return None
+    devname.restype = ctypes.c_char_p
+    name = devname(ctypes.c_int32(device), ctypes.c_uint16(stat.S_IFCHR))
+    return None if name is None else os.fsdecode(name)
 
 
 def read_command(pid: int) -> list[str]:
@@ -226,6 +258,18 @@ class PathWatch:
         """Report what is new in `directory`, or allowed there since. As above."""
         self._add(directory, select.KQ_NOTE_WRITE | select.KQ_NOTE_ATTRIB)
 
+    def watch_names(self, directory: str, names: Iterable[str]) -> None:
+        """Report that one of `names` in `directory` is made, written, replaced or taken away. As above."""
+        self._add(directory, select.KQ_NOTE_WRITE | select.KQ_NOTE_ATTRIB)
+        for name in names:  # a directory does not tell of what is written into the files in it
+            self._add(f"{directory}/{name}", select.KQ_NOTE_WRITE | select.KQ_NOTE_ATTRIB, kind=os.O_NONBLOCK)
+
+    def take(self) -> bool:
+        """Take what was reported, as `read` does; whether there was anything."""
+        found = self._queue.control(None, 64, 0)
+        self.read()
+        return bool(found)
+
     def read(self) -> None:
         """Take what was reported, so that `fileno` becomes readable by the next change only."""
         while len(self._queue.control(None, 64, 0)) == 64:
@@ -236,10 +280,14 @@ class PathWatch:
         self.disarm()
         self._queue.close()
 
-    def _add(self, directory: str, changes: int) -> None:
+    def _add(self, path: str, changes: int, *, kind: int = os.O_DIRECTORY) -> None:
         try:
-            fd = os.open(directory, os.O_EVTONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            fd = os.open(path, os.O_EVTONLY | os.O_NOFOLLOW | os.O_CLOEXEC | kind)
         except (FileNotFoundError, NotADirectoryError, PermissionError):
+            return
+        except OSError as error:
+            if error.errno != errno.ELOOP:  # a link: what it leads to is watched in its own place
+                raise
             return
         self._dirs.append(fd)
         changes |= select.KQ_NOTE_DELETE | select.KQ_NOTE_RENAME | select.KQ_NOTE_REVOKE

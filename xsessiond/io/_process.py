@@ -21,10 +21,16 @@ class PeerCred(NamedTuple):
 
 
 class ProcessStat(NamedTuple):
-    """What one look at a process tells. `dead` includes zombies; `terminal` is 0 without a controlling terminal."""
+    """What one look at a process tells. `dead` includes zombies; `terminal` is 0 without a controlling terminal.
+
+    session: pid of the leader of its session (setsid(2)); 0 if that is outside our pid namespace. image: another value
+    after each exec, empty where the system does not tell; only to be compared.
+    """
 
     parent: int
     start: int
     terminal: int
     dead: bool
     name: str
+    session: int
+    image: bytes

@@ -15,7 +15,6 @@ import trio
 
 from xsessiond.core.broker import Broker
 from xsessiond.core.effects import (
-    CloseDoor,
     CloseLink,
     Effect,
     Event,
@@ -24,7 +23,6 @@ from xsessiond.core.effects import (
     LookedUp,
     LookUp,
     NotStored,
-    OpenDoor,
     Persist,
     ProcessExited,
     ProcessId,
@@ -32,9 +30,7 @@ from xsessiond.core.effects import (
     SendFrame,
     Stop,
     TimePassed,
-    UnwatchProcess,
     WatchProcess,
-    WriteLog,
 )
 from xsessiond.core.errors import Refusal
 from xsessiond.core.jsonrpc import REFUSED
@@ -53,7 +49,7 @@ from xsessiond.core.records import Op
 from xsessiond.core.times import Now
 from xsessiond.io.lookups import Lookups
 from xsessiond.io.peer import Peer
-from xsessiond.io.surroundings import Surroundings
+from xsessiond.io.surroundings import Surroundings, act_at_once
 from xsessiond.io.upkeep import Upkeep
 from xsessiond.store.contract import Store, StoreError
 
@@ -142,23 +138,15 @@ class Engine:
         self._acting = False
 
     def _do_or_queue(self, effect: Effect) -> None:
-        match effect:
-            case OpenDoor():
-                self._around.open_door(effect.session_id, effect.ref)
-            case CloseDoor():
-                self._around.close_door(effect.session_id, effect.ref)
-            case WatchProcess():
-                if not self._around.watch(effect.process):
-                    trio.lowlevel.spawn_system_task(self._report_exit, effect.process)
-            case UnwatchProcess():
-                self._around.unwatch(effect.process)
-            case WriteLog():
-                self._around.write_log(effect.level, effect.what, effect.facts)
-            case _:
-                self._after.append(effect)
-                if isinstance(effect, LookUp):
-                    self._lookups.expect(effect)
-                    self._pressing = self._pressing or bool(self._ops)  # the answer must know also of what is lazy
+        if isinstance(effect, WatchProcess):
+            if not self._around.watch(effect.process):
+                trio.lowlevel.spawn_system_task(self._report_exit, effect.process)
+        elif not act_at_once(self._around, effect):
+            self._after.append(effect)
+            if isinstance(effect, LookUp):
+                self._lookups.expect(effect)
+                if self._ops:  # also those that nobody waits for: the answer must know of them
+                    self._pressing = True
 
     async def _report_exit(self, process: ProcessId) -> None:
         """A process that was dead when it was to be watched: reported in a turn of its own, after the event that

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import trio
 
-from xsessiond.core.effects import FindKey, FindMessage, FindSent, Found, LookedUp, LookUp, Question
+from xsessiond.core.effects import FindEvents, FindKey, FindMessage, FindSent, Found, LookedUp, LookUp, Question
 from xsessiond.store.contract import Store, StoreError
 
 
@@ -71,5 +71,7 @@ def answer_question(store: Store, question: Question) -> Found:
             return store.find_key(question.sender_id, question.key)
         case FindSent():
             return store.sent_by(question.sender_id, question.limit)
+        case FindEvents():
+            return store.events_of(question.seqs)
         case _:
             return store.read_log(limit=question.limit, since_ms=question.since_ms, thread=question.thread)

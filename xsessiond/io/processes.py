@@ -11,32 +11,37 @@ import os
 import resource
 import sys
 from functools import cache
+from typing import NamedTuple
 
 from xsessiond.core.limits import OPEN_FILES
-from xsessiond.io._process import PeerCred, ProcessId
+from xsessiond.io._process import PeerCred, ProcessId, ProcessStat
 
 if sys.platform == "darwin":
     from xsessiond.io import _macos as _system
-    from xsessiond.io._macos import peer_credentials, peer_process
+    from xsessiond.io._macos import is_ours, peer_credentials, peer_process, terminal_name
 else:
     from xsessiond.io import _linux as _system
-    from xsessiond.io._linux import peer_credentials, peer_process
+    from xsessiond.io._linux import is_ours, peer_credentials, peer_process, terminal_name
 
 __all__ = [
     "Ancestry",
     "PeerCred",
     "ProcessId",
+    "Step",
     "ancestry",
     "boot_id",
     "controlling_terminal",
     "describe",
     "environment_marks",
     "identify",
+    "is_ours",
     "is_running",
     "own_process",
     "peer_credentials",
     "peer_process",
     "raise_file_limit",
+    "terminal_name",
+    "trace",
 ]
 
 MARKS = frozenset({
@@ -44,14 +49,24 @@ MARKS = frozenset({
     "CLAUDE_CODE_SESSION_ID", "CLAUDE_PID",
     "CODEX_CI", "CODEX_SANDBOX", "CODEX_SANDBOX_NETWORK_DISABLED", "CODEX_THREAD_ID",
     "GEMINI_CLI", "OPENCODE", "OPENCODE_PID",
+    "AI_AGENT", "AMP_CURRENT_THREAD_ID", "ANTIGRAVITY_AGENT", "AUGMENT_AGENT", "CLAUDE_CODE_IS_COWORK", "CLINE_ACTIVE",
+    "COPILOT_CLI", "CURSOR_AGENT", "GOOSE_TERMINAL", "PI_CODING_AGENT", "QWEN_CODE",
     "XSESSIOND_SHIM", "XSESSIOND_TOKEN_FILE",
 })  # fmt: skip
 """Variables that a harness sets in what it starts, and ours in a shim. Settings that people export themselves
-(CODEX_HOME, GEMINI_API_KEY, XSESSIOND_NAME) are not among them."""
+(CODEX_HOME, GEMINI_API_KEY, XSESSIOND_NAME) are not among them, nor what an editor sets in its users' own terminals
+(CURSOR_TRACE_ID)."""
 LONGEST_ANCESTRY = 128
 """More generations than a process tree has; a chain that is read while it changes must end."""
 LONGEST_COMMAND = 200
 """Characters of a command line in a message for people."""
+
+
+class Step(NamedTuple):
+    """One generation of an ancestry, with what was seen of it."""
+
+    process: ProcessId
+    stat: ProcessStat
 
 
 class Ancestry(tuple[ProcessId, ...]):
@@ -78,20 +93,26 @@ def is_running(process: ProcessId) -> bool:
 def ancestry(pid: int) -> Ancestry:
     """Return the process `pid` and its ancestors, itself first; empty if there is none. A zombie has ancestors too.
 
-    Linux: about 10 µs a generation.
+    Linux: about 7 µs a generation.
     """
-    chain: list[ProcessId] = []
-    complete = False
-    while pid > 0 and len(chain) < LONGEST_ANCESTRY:
-        found = _system.read_stat(pid)
-        if found is None or (chain and found.start > chain[-1].start):
-            break  # gone or hidden; or younger than its child, so that the pid has passed to somebody else meanwhile
-        chain.append(ProcessId(pid, found.start))
-        pid = found.parent
-        complete = pid == 0
-    result = Ancestry(chain)
+    steps, complete = trace(pid)
+    result = Ancestry(step.process for step in steps)
     result.complete = complete
     return result
+
+
+def trace(pid: int) -> tuple[list[Step], bool]:
+    """Return what `ancestry` does with what was seen of each process, and whether it is complete."""
+    steps: list[Step] = []
+    complete = False
+    while pid > 0 and len(steps) < LONGEST_ANCESTRY:
+        found = _system.read_stat(pid)
+        if found is None or (steps and found.start > steps[-1].process.start):
+            break  # gone or hidden; or younger than its child, so that the pid has passed to somebody else meanwhile
+        steps.append(Step(ProcessId(pid, found.start), found))
+        pid = found.parent
+        complete = pid == 0
+    return steps, complete
 
 
 def controlling_terminal(pid: int) -> int | None:
@@ -105,8 +126,7 @@ def environment_marks(pid: int) -> frozenset[str] | None:
 
     It is what the process was given at its start, by whoever started it: a mark tells something, its absence nothing.
     """
-    environ = _system.read_environ(pid) if pid > 0 else None
-    return None if environ is None else MARKS.intersection(environ)
+    return _system.read_environ(pid, MARKS) if pid > 0 else None
 
 
 def describe(pid: int) -> str:

@@ -15,10 +15,24 @@ from functools import partial
 
 import trio
 
+from xsessiond.config import Config, to_core
+from xsessiond.config_files import SettingsFiles
 from xsessiond.core.broker import Broker
-from xsessiond.core.effects import HealthChanged, LinkClosed, LinkOpened, ProcessExited, ProcessId, Restored, StopAsked
-from xsessiond.core.effects import Peer as PeerFacts
+from xsessiond.core.effects import (
+    HealthChanged,
+    LinkClosed,
+    LinkOpened,
+    PassphraseChecked,
+    ProcessExited,
+    ProcessId,
+    ProjectRead,
+    Restored,
+    SettingsRead,
+    StopAsked,
+)
+from xsessiond.core.effects import Peer as PeerSeen
 from xsessiond.core.limits import DOOR_CONNECTIONS, LINKS_PER_SESSION, MAX_CONNECTIONS, STOP_WITHIN_S
+from xsessiond.core.policy import ProjectSettings
 from xsessiond.io.accept import Acceptor
 from xsessiond.io.engine import Engine
 from xsessiond.io.exits import ExitWatch
@@ -26,18 +40,22 @@ from xsessiond.io.guests import Guests
 from xsessiond.io.listener import ListeningSocket, PathInUse, bind_listener
 from xsessiond.io.lock import BrokerLock
 from xsessiond.io.logs import Log
+from xsessiond.io.notify import Notifier
+from xsessiond.io.passphrase import PassphraseFile
 from xsessiond.io.peer import Peer
-from xsessiond.io.processes import ancestry, boot_id, controlling_terminal, peer_credentials
+from xsessiond.io.peer_facts import PeerFacts
+from xsessiond.io.processes import boot_id, peer_credentials
 from xsessiond.io.readiness import FdSet
 from xsessiond.io.runtime_dir import keep_in_place, recover_runtime_dir
 from xsessiond.io.sdnotify import ServiceManager
+from xsessiond.io.settings import SettingsSource
 from xsessiond.paths import PathError
 from xsessiond.store.contract import Snapshot, Store
 
 
 class Service:
     """Runs one broker on one lock. snapshot: what the store held at the start. rendezvous: the listening socket;
-    inherited: a service manager owns its file."""
+    inherited: a service manager owns its file. files, config: the settings files, and what they said at the start."""
 
     def __init__(
         self,
@@ -48,6 +66,8 @@ class Service:
         rendezvous: ListeningSocket,
         log: Log,
         manager: ServiceManager,
+        files: SettingsFiles,
+        config: Config,
         *,
         inherited: bool,
     ) -> None:
@@ -58,11 +78,14 @@ class Service:
         self._doors: dict[str, tuple[str, ListeningSocket]] = {}
         self._fds = FdSet(self._engine.settle)
         self._exits = ExitWatch(self._fds, lambda process: self._engine.submit(ProcessExited(process)))
+        self._settings = SettingsSource(files, config, self._settings_read, self._project_read, self._report)
+        self._passphrase = PassphraseFile(lock.paths.passphrase_file, self._passphrase_changed)
+        self._notifier = Notifier(config.notify, self._report)
         self._guests: dict[str | None, Guests] = {}
         self._links = 0
         self._stopped = trio.Event()
         self._uid = os.geteuid()
-        self._user = _user_name(self._uid)
+        self._facts = PeerFacts(_user_name(self._uid))
         self._acceptor: Acceptor | None = None
         self._nursery: trio.Nursery | None = None
 
@@ -102,6 +125,45 @@ class Service:
         """See `ExitWatch.unwatch`."""
         self._exits.unwatch(process)
 
+    def read_project(self, session_id: str, cwd: str) -> None:
+        """See `SettingsSource.watch_project`."""
+        self._settings.watch_project(session_id, cwd)
+
+    def forget_project(self, session_id: str) -> None:
+        """See `SettingsSource.forget_project`."""
+        self._settings.forget_project(session_id)
+
+    def read_settings(self) -> None:
+        """See `SettingsSource.reload`."""
+        self._settings.reload()
+
+    def _project_read(self, session_id: str, project: ProjectSettings) -> None:
+        self._engine.submit(ProjectRead(session_id, project))
+
+    def _settings_read(self, config: Config) -> None:
+        self._passphrase.notice_change()
+        self._notifier.use(config.notify)
+        for problem in config.problems:
+            self._log.write("warning", "settings", {"problem": problem})
+        self._engine.submit(SettingsRead(to_core(config, has_passphrase=self._passphrase.is_set())))
+
+    def check_passphrase(self, ticket: int, text: str) -> None:
+        """See `PassphraseFile.check`."""
+        assert self._nursery is not None
+        self._nursery.start_soon(self._check_passphrase, ticket, text)
+
+    async def _check_passphrase(self, ticket: int, text: str) -> None:
+        found = await self._passphrase.check(text)
+        self._engine.submit(PassphraseChecked(ticket, found.ok, found.problem))
+
+    def _passphrase_changed(self, text: str) -> None:
+        self._log.write("warning", text, {"path": self._lock.paths.passphrase_file})
+        self._notifier.tell(text, "If that was not you, look at `xsessionctl status`.")
+
+    def notify(self, title: str, text: str) -> None:
+        """See `Notifier.tell`."""
+        self._notifier.tell(title, text)
+
     def write_log(self, level: str, what: str, facts: dict[str, object]) -> None:
         """One line for the operator."""
         self._log.write(level, what, facts)
@@ -114,7 +176,7 @@ class Service:
 
     def _serve(self, door: str | None, sock: socket.socket, closed: Callable[[], None]) -> None:
         """One connection begins."""
-        facts = self._identify(sock)
+        facts = self._identify(sock, closely=door is None)
         if facts is None:
             sock.close()
             closed()
@@ -145,7 +207,7 @@ class Service:
             self._log.write("info", "link closed", {"why": "a crowd", "pid": pid})
             other.cut()
 
-    def _identify(self, sock: socket.socket) -> PeerFacts | None:
+    def _identify(self, sock: socket.socket, *, closely: bool) -> PeerSeen | None:
         """Who connected, by the kernel's word; None for another user, who is not answered."""
         try:
             found = peer_credentials(sock)
@@ -154,12 +216,7 @@ class Service:
         if found.uid != self._uid:
             self._log.write("warning", "another user was turned away", {"uid": found.uid, "pid": found.pid})
             return None
-        if found.pid is None:
-            return PeerFacts(None, (), False, self._user)
-        above = ancestry(found.pid)
-        process = above[0] if above else None
-        terminal = controlling_terminal(found.pid) is not None
-        return PeerFacts(process, tuple(above), terminal, self._user)
+        return self._facts.look_closely(sock) if closely else self._facts.look(sock)
 
     # -- life --------------------------------------------------------------------------------------------------------
 
@@ -171,6 +228,8 @@ class Service:
                 self._acceptor = Acceptor(self._fds, nursery, lambda text: self._log.write("warning", text, {}))
                 await nursery.start(self._engine.run)
                 nursery.start_soon(self._exits.run)
+                nursery.start_soon(self._notifier.run)
+                await nursery.start(self._settings.run)
                 self._clear_old_doors()
                 self._restore()
                 nursery.start_soon(self._fds.run)

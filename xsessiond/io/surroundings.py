@@ -7,7 +7,19 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from xsessiond.core.effects import ProcessId
+from xsessiond.core.effects import (
+    CheckPassphrase,
+    CloseDoor,
+    Effect,
+    ForgetProject,
+    Notify,
+    OpenDoor,
+    ProcessId,
+    ReadProject,
+    ReadSettings,
+    UnwatchProcess,
+    WriteLog,
+)
 
 
 class Surroundings(Protocol):
@@ -25,8 +37,49 @@ class Surroundings(Protocol):
     def unwatch(self, process: ProcessId) -> None:
         """Takes back one `watch`."""
 
+    def read_project(self, session_id: str, cwd: str) -> None:
+        """Answers with `ProjectRead`, later, and again at each change."""
+
+    def forget_project(self, session_id: str) -> None:
+        """The project's changes do not matter for this session any more."""
+
+    def read_settings(self) -> None:
+        """Answers with `SettingsRead`, later."""
+
+    def check_passphrase(self, ticket: int, text: str) -> None:
+        """Answers with `PassphraseChecked`, later."""
+
+    def notify(self, title: str, text: str) -> None:
+        """Tells the user, if a command for that is set."""
+
     def write_log(self, level: str, what: str, facts: dict[str, object]) -> None:
         """A line for the operator."""
 
     def stop(self, reason: str) -> None:
         """The broker decided to end."""
+
+
+def act_at_once(around: Surroundings, effect: Effect) -> bool:
+    """Has an effect done that waits for no commit; False if it is none of these."""
+    match effect:
+        case OpenDoor():
+            around.open_door(effect.session_id, effect.ref)
+        case CloseDoor():
+            around.close_door(effect.session_id, effect.ref)
+        case UnwatchProcess():
+            around.unwatch(effect.process)
+        case ReadProject():
+            around.read_project(effect.session_id, effect.cwd)
+        case ForgetProject():
+            around.forget_project(effect.session_id)
+        case ReadSettings():
+            around.read_settings()
+        case CheckPassphrase():
+            around.check_passphrase(effect.ticket, effect.text)
+        case Notify():
+            around.notify(effect.title, effect.text)
+        case WriteLog():
+            around.write_log(effect.level, effect.what, effect.facts)
+        case _:
+            return False
+    return True

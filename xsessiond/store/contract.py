@@ -15,16 +15,21 @@ import msgspec
 from xsessiond.core.records import (
     DropPins,
     DropReceipts,
+    DropTrust,
     EventRow,
+    HoldRow,
     MarkMessage,
     MessageRow,
     Op,
+    PutHold,
     PutMessage,
     PutPin,
     PutReceipt,
     PutSession,
+    PutTrust,
     SessionRow,
     Snapshot,
+    TrustRow,
 )
 
 __all__ = [
@@ -32,20 +37,25 @@ __all__ = [
     "WAITING_STATES",
     "DropPins",
     "DropReceipts",
+    "DropTrust",
     "EventRow",
+    "HoldRow",
     "Integrity",
     "MarkMessage",
     "MessageRow",
     "Op",
+    "PutHold",
     "PutMessage",
     "PutPin",
     "PutReceipt",
     "PutSession",
+    "PutTrust",
     "SessionRow",
     "Snapshot",
     "Store",
     "StoreError",
     "StoreNewer",
+    "TrustRow",
 ]
 
 
@@ -111,6 +121,9 @@ class Store(Protocol):
     def read_log(self, *, limit: int, since_ms: int | None, thread: str | None) -> Sequence[MessageRow]:
         """Messages, oldest first: the last `limit` of those that match, and of these no more than `limits.LOG_BYTES` of
         text and one message."""
+
+    def events_of(self, seqs: Sequence[int]) -> Sequence[EventRow]:
+        """The events of these messages: by message, then in the order in which they were stored."""
 
     def prune(self, *, older_than_ms: int) -> int:
         """Deletes messages that ended before that time, and sessions that did and have no waiting mail, with their

@@ -17,18 +17,23 @@ from xsessiond.store.contract import (
     WAITING_STATES,
     DropPins,
     DropReceipts,
+    DropTrust,
     EventRow,
+    HoldRow,
     Integrity,
     MarkMessage,
     MessageRow,
     Op,
+    PutHold,
     PutMessage,
     PutPin,
     PutReceipt,
     PutSession,
+    PutTrust,
     SessionRow,
     Snapshot,
     StoreError,
+    TrustRow,
 )
 
 
@@ -44,6 +49,8 @@ class MemoryStore:
         self._pins: dict[tuple[str, str], PutPin] = {}
         self._receipts: list[PutReceipt] = []
         self._pairs: dict[tuple[str, str], int] = {}
+        self._holds: dict[int, HoldRow] = {}
+        self._trusts: dict[str, TrustRow] = {}
         self._next_seq = 1
 
     # -- writing ------------------------------------------------------------------------------------------------------
@@ -92,6 +99,12 @@ class MemoryStore:
                 self._pins = {key: pin for key, pin in self._pins.items() if pin.sender_id != op.sender_id}
             case PutReceipt():
                 self._receipts.append(op)
+            case PutHold(hold):
+                self._holds[hold.seq] = hold
+            case PutTrust(trust):
+                self._trusts[trust.id] = trust
+            case DropTrust():
+                self._trusts.pop(op.trust_id, None)
             case DropReceipts():
                 self._receipts = [it for it in self._receipts if it.session_id != op.session_id or it.at > op.upto]
 
@@ -105,6 +118,7 @@ class MemoryStore:
             for row in gone:
                 del self._messages[row.seq]
                 self._marks.pop(row.seq, None)
+                self._holds.pop(row.seq, None)
             self._keys = {key: seq for key, seq in self._keys.items() if seq in self._messages}
             self._prune_sessions(older_than_ms)
             return len(gone)
@@ -117,6 +131,8 @@ class MemoryStore:
                 del self._sessions[row.id]
         self._pins = {key: pin for key, pin in self._pins.items() if pin.sender_id in self._sessions}
         self._receipts = [receipt for receipt in self._receipts if receipt.session_id in {"human", *self._sessions}]
+        known = self._sessions
+        self._trusts = {key: it for key, it in self._trusts.items() if it.sender_id in known and it.target_id in known}
         self._pairs = {pair: count for pair, count in self._pairs.items() if self._is_pair_known(*pair)}
 
     def checkpoint(self) -> None:
@@ -140,6 +156,8 @@ class MemoryStore:
                 receipts=list(self._receipts),
                 next_seq=self._find_next_seq(),
                 pair_seqs=sorted((*pair, count) for pair, count in pairs.items() if self._is_pair_known(*pair)),
+                holds=[self._holds[row.seq] for row in rows if row.state in WAITING_STATES and row.seq in self._holds],
+                trusts=[self._trusts[key] for key in sorted(self._trusts)],
             )
 
     def find_message(self, message_id: str) -> tuple[MessageRow, Sequence[EventRow]] | None:
@@ -147,11 +165,7 @@ class MemoryStore:
         with self._lock:
             for row in self._rows():
                 if row.id == message_id:
-                    return row, [
-                        EventRow(message_id, mark.at, mark.state, mark.by, mark.rule)
-                        for mark in self._marks.get(row.seq, ())
-                        if mark.by is not None or mark.rule is not None or mark.state not in CLOCKED_STATES
-                    ]
+                    return row, self._events(row.seq)
         return None
 
     def find_key(self, sender_id: str, key: str) -> MessageRow | None:
@@ -182,6 +196,11 @@ class MemoryStore:
                 break
         return found[len(found) - fitting :]
 
+    def events_of(self, seqs: Sequence[int]) -> Sequence[EventRow]:
+        """See `Store.events_of`."""
+        with self._lock:
+            return [event for seq in sorted(set(seqs)) for event in self._events(seq)]
+
     def check(self) -> Integrity:
         """See `Store.check`."""
         return Integrity(ok=True, detail="The store is in memory and keeps nothing when the broker ends.")
@@ -193,6 +212,13 @@ class MemoryStore:
 
     def _rows(self) -> list[MessageRow]:
         return [self._current(seq) for seq in sorted(self._messages)]
+
+    def _events(self, seq: int) -> list[EventRow]:
+        return [
+            EventRow(self._messages[seq].id, mark.at, mark.state, mark.by, mark.rule)
+            for mark in self._marks.get(seq, ())
+            if mark.by is not None or mark.rule is not None or mark.state not in CLOCKED_STATES
+        ]
 
     def _current(self, seq: int) -> MessageRow:
         """The message with its marks applied: that this is done here is what keeps `commit` cheap."""

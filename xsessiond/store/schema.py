@@ -74,6 +74,18 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         ) WITHOUT ROWID""",
         "CREATE TABLE meta (name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID",
     ),
+    (
+        "ALTER TABLE session ADD COLUMN inbound TEXT",
+        """CREATE TABLE hold (
+            seq INTEGER PRIMARY KEY, message_id TEXT NOT NULL, cause TEXT NOT NULL, rule TEXT NOT NULL,
+            sender_class TEXT NOT NULL, held_at INTEGER NOT NULL, expires_at INTEGER, answers INTEGER,
+            released_at INTEGER, released_rule TEXT, released_by TEXT
+        )""",
+        """CREATE TABLE trust (
+            id TEXT PRIMARY KEY, sender_id TEXT NOT NULL, sender_name TEXT NOT NULL, target_id TEXT NOT NULL,
+            target_name TEXT NOT NULL, scope TEXT NOT NULL, "by" TEXT NOT NULL, at INTEGER NOT NULL, until INTEGER
+        ) WITHOUT ROWID""",
+    ),
 )
 """Step n makes a file of version n + 1. Append only."""
 

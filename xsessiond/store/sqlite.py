@@ -277,6 +277,10 @@ class SqliteStore:
         """See `Store.read_log`."""
         return self._read(lambda db: reads.read_log(db, limit, since_ms, thread))
 
+    def events_of(self, seqs: Sequence[int]) -> Sequence[EventRow]:
+        """See `Store.events_of`."""
+        return self._read(lambda db: reads.events_of(db, seqs))
+
     def _read(self, question: Callable[[sqlite3.Connection], _T]) -> _T:
         with self._reading, translated_errors(self.path):
             return question(self._reader)

@@ -11,7 +11,17 @@ from collections.abc import Sequence
 from typing import Final
 
 from xsessiond.core.limits import LOG_BYTES
-from xsessiond.store.contract import WAITING_STATES, EventRow, MessageRow, PutPin, PutReceipt, SessionRow, Snapshot
+from xsessiond.store.contract import (
+    WAITING_STATES,
+    EventRow,
+    HoldRow,
+    MessageRow,
+    PutPin,
+    PutReceipt,
+    SessionRow,
+    Snapshot,
+    TrustRow,
+)
 from xsessiond.store.schema import MESSAGE_COLUMNS, SHELF_BITS
 
 WAITING: Final = ", ".join(f"'{state}'" for state in WAITING_STATES)
@@ -30,6 +40,13 @@ _SEQ_OF_ID: Final = f"""
     )
     SELECT c.seq FROM shelf CROSS JOIN content c ON c.seq >> {SHELF_BITS} = shelf.n AND c.id = ? LIMIT 1"""  # noqa: S608 - constants
 _SESSIONS: Final = f"SELECT {', '.join(SessionRow.__struct_fields__)} FROM session ORDER BY started_at, id"  # noqa: S608 - constants
+_HOLDS: Final = f"""SELECT {", ".join("h." + name for name in HoldRow.__struct_fields__)}
+    FROM hold h JOIN message m ON m.seq = h.seq WHERE m.state IN ({WAITING}) ORDER BY h.seq"""  # noqa: S608 - constants
+_TRUSTS: Final = (
+    'SELECT id, sender_id, sender_name, target_id, target_name, scope, "by", at, until FROM trust ORDER BY id'
+)
+_BOUND_MOST: Final = 500
+"""Values bound to one statement: SQLite's own limit may be 999."""
 _FLAGS: Final = ("can_reply", "live", "noted")
 
 _PAIR_SEQS: Final = """
@@ -60,6 +77,8 @@ def load_snapshot(db: sqlite3.Connection) -> Snapshot:
             ],
             next_seq=next_seq(db),
             pair_seqs=db.execute(_PAIR_SEQS).fetchall(),
+            holds=[HoldRow(*row) for row in db.execute(_HOLDS)],
+            trusts=[TrustRow(*row) for row in db.execute(_TRUSTS)],
         )
     finally:
         db.execute("COMMIT")
@@ -124,6 +143,21 @@ def read_log(db: sqlite3.Connection, limit: int, since_ms: int | None, thread: s
     cursor.close()  # it holds a read transaction for as long as it is not at its end
     rows.reverse()
     return rows
+
+
+def events_of(db: sqlite3.Connection, seqs: Sequence[int]) -> Sequence[EventRow]:
+    """The events of these messages: by message, then in the order in which they were stored."""
+    ordered = sorted(set(seqs))
+    found: list[EventRow] = []
+    for start in range(0, len(ordered), _BOUND_MOST):
+        some = ordered[start : start + _BOUND_MOST]
+        rows = db.execute(
+            f"""SELECT c.id, e.at, e.state, e."by", e.rule FROM event e JOIN content c ON c.seq = e.seq
+                WHERE e.seq IN ({", ".join("?" * len(some))}) ORDER BY e.seq, e.id""",  # noqa: S608 - placeholders
+            some,
+        )
+        found += [EventRow(*row) for row in rows]
+    return found
 
 
 def find_faults(db: sqlite3.Connection) -> list[str]:

@@ -18,13 +18,18 @@ from xsessiond.store.contract import (
     WAITING_STATES,
     DropPins,
     DropReceipts,
+    DropTrust,
+    HoldRow,
     MarkMessage,
     Op,
+    PutHold,
     PutMessage,
     PutPin,
     PutReceipt,
     PutSession,
+    PutTrust,
     SessionRow,
+    TrustRow,
 )
 from xsessiond.store.schema import CONTENT_COLUMNS
 from xsessiond.store.sqlite_reads import WAITING, next_seq
@@ -53,6 +58,8 @@ _PUT_TIMES: Final = "UPDATE message SET handed_at = ?, delivered_at = ?, replied
 _PUT_SESSION: Final = _insert("session", SessionRow.__struct_fields__, verb="REPLACE")
 _PUT_PIN: Final = _insert("pin", PutPin.__struct_fields__, verb="REPLACE")
 _PUT_RECEIPT: Final = _insert("receipt", PutReceipt.__struct_fields__)
+_PUT_HOLD: Final = _insert("hold", HoldRow.__struct_fields__, verb="REPLACE")
+_PUT_TRUST: Final = _insert("trust", TrustRow.__struct_fields__, verb="REPLACE")
 _PUT_EVENT: Final = """INSERT INTO event (seq, at, state, "by", rule)
     SELECT ?1, ?2, ?3, ?4, ?5 WHERE EXISTS (SELECT 1 FROM message WHERE seq = ?1)"""
 _NOT_YET: Final = (None, None, None, None)
@@ -80,6 +87,9 @@ _RANKS: Final[dict[type[Op], int]] = {
     DropPins: 3,
     PutReceipt: 4,
     DropReceipts: 4,
+    PutHold: 5,
+    PutTrust: 6,
+    DropTrust: 6,
 }
 
 
@@ -161,6 +171,14 @@ def _put_sessions(db: sqlite3.Connection, ops: Iterable[PutSession]) -> int:
     return 0
 
 
+def _put_rows(statement: str) -> Callable[[sqlite3.Connection, Iterable[PutHold | PutTrust]], int]:
+    def write(db: sqlite3.Connection, ops: Iterable[PutHold | PutTrust]) -> int:
+        db.executemany(statement, [astuple(op.row) for op in ops])
+        return 0
+
+    return write
+
+
 def _run_all(statement: str) -> Callable[[sqlite3.Connection, Iterable[Op]], int]:
     def write(db: sqlite3.Connection, ops: Iterable[Op]) -> int:
         db.executemany(statement, map(astuple, ops))
@@ -177,6 +195,9 @@ _WRITERS: Final[dict[type[Op], Callable[..., int]]] = {
     DropPins: _run_all("DELETE FROM pin WHERE sender_id = ?"),
     PutReceipt: _run_all(_PUT_RECEIPT),
     DropReceipts: _run_all("DELETE FROM receipt WHERE session_id = ? AND at <= ?"),
+    PutHold: _put_rows(_PUT_HOLD),
+    PutTrust: _put_rows(_PUT_TRUST),
+    DropTrust: _run_all("DELETE FROM trust WHERE id = ?"),
 }
 
 
@@ -205,7 +226,7 @@ def delete_messages(db: sqlite3.Connection, seqs: Sequence[int]) -> None:
     """Deletes them with their events. In the same transaction their counters are written down: a message may have come
     and ended since any earlier one."""
     settle_counters(db)
-    for table in ("event", "content", "message"):
+    for table in ("event", "hold", "content", "message"):
         db.executemany(f"DELETE FROM {table} WHERE seq = ?", [(seq,) for seq in seqs])  # noqa: S608 - constants
 
 
@@ -219,6 +240,7 @@ def delete_ended_sessions(db: sqlite3.Connection, older_than_ms: int) -> None:
     gone = "NOT IN (SELECT id FROM session)"
     db.execute(f"DELETE FROM pin WHERE sender_id {gone}")  # noqa: S608 - constants
     db.execute(f"DELETE FROM receipt WHERE session_id {gone} AND session_id <> 'human'")  # noqa: S608 - constants
+    db.execute(f"DELETE FROM trust WHERE sender_id {gone} OR target_id {gone}")  # noqa: S608 - constants
     db.execute(
         f"""DELETE FROM pair WHERE (target_id {gone} AND target_id <> 'human')
             OR (sender {gone} AND sender NOT IN ('human', 'script'))"""  # noqa: S608 - constants

@@ -1,0 +1,76 @@
+"""xsessionctl.settings_file: a person's file is replaced in one step, where it really is, and nothing is lost."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from xsessionctl.client import ClientError
+from xsessionctl.settings_file import SettingsFile
+
+
+def test_a_file_that_is_not_there_is_made_private(tmp_path: Path) -> None:
+    path = tmp_path / "new/config.toml"
+    file = SettingsFile(str(path))
+    assert file.text == ""
+    file.replace("x = 1\n")
+    assert path.read_text() == "x = 1\n"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert os.listdir(path.parent) == ["config.toml"]
+
+
+def test_mode_line_ends_and_mark_stay(tmp_path: Path) -> None:
+    path = tmp_path / "c"
+    path.write_bytes(b"\xef\xbb\xbfx = 1\r\n")
+    path.chmod(0o640)
+    file = SettingsFile(str(path))
+    assert file.text == "x = 1\r\n"
+    file.replace(file.text + "y = 2\r\n")
+    assert path.read_bytes() == b"\xef\xbb\xbfx = 1\r\ny = 2\r\n"
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_link_stays_one(tmp_path: Path) -> None:
+    """Dotfiles: what the link leads to is changed, also where that is not there yet."""
+    (tmp_path / "dots").mkdir()
+    path = tmp_path / "c"
+    path.symlink_to("dots/c.toml")
+    for text in ("x = 1\n", "x = 2\n"):
+        SettingsFile(str(path)).replace(text)
+        assert path.is_symlink()
+        assert (tmp_path / "dots/c.toml").read_text() == text
+    assert os.listdir(tmp_path / "dots") == ["c.toml"]
+
+
+@pytest.mark.parametrize("change", ["edited", "removed", "made"])
+def test_what_somebody_else_wrote_is_not_lost(tmp_path: Path, change: str) -> None:
+    path = tmp_path / "c"
+    if change != "made":
+        path.write_text("x = 1\n")
+    file = SettingsFile(str(path))
+    if change == "removed":
+        path.unlink()
+    else:
+        path.write_text("theirs = 1\n")
+    with pytest.raises(ClientError, match="was changed meanwhile") as caught:
+        file.replace("mine = 1\n")
+    assert caught.value.code == "bad_config"
+    assert path.exists() == (change != "removed")
+    assert not path.exists() or path.read_text() == "theirs = 1\n"
+    assert [name for name in os.listdir(tmp_path) if name != "c"] == []
+
+
+def test_what_cannot_be_done_is_said(tmp_path: Path) -> None:
+    (tmp_path / "c").write_bytes(b"\xff")
+    with pytest.raises(ClientError, match="is not UTF-8"):
+        SettingsFile(str(tmp_path / "c"))
+    (tmp_path / "d").mkdir()
+    with pytest.raises(ClientError, match="cannot be read: Is a directory"):
+        SettingsFile(str(tmp_path / "d"))
+    file = SettingsFile(str(tmp_path / "c2/x"))
+    (tmp_path / "c2").write_text("")
+    with pytest.raises(ClientError, match="cannot be written: File exists"):
+        file.replace("")

@@ -1,0 +1,29 @@
+"""docs/settings.md: its table is the list of settings, and its example is a file without problems."""
+
+from __future__ import annotations
+
+import re
+
+from tests.support.generate_settings_reference import TARGET, make_table, put_table
+from xsessiond.core.setting_keys import KEYS
+from xsessiond.core.settings_text import MAX_TEXT, read_settings
+from xsessiond.io.settings import GATHER_S, VANISHED_S
+
+DOCUMENT = TARGET.read_text(encoding="utf-8")
+
+
+def test_the_table_is_what_the_list_says() -> None:
+    """O8: documented settings exist, and settings are documented."""
+    assert put_table(DOCUMENT) == DOCUMENT, "run: python -m tests.support.generate_settings_reference"
+    assert all(f"`{key.name}`" in make_table() for key in KEYS)
+
+
+def test_the_example_is_right() -> None:
+    (example,) = re.findall(r"^```toml\n(.*?)^```$", DOCUMENT, flags=re.MULTILINE | re.DOTALL)
+    assert read_settings(example, "example").problems == ()
+
+
+def test_its_numbers_are_those_of_the_program() -> None:
+    assert f"{GATHER_S * 1000:.0f} ms" in DOCUMENT
+    assert f"{VANISHED_S} s" in DOCUMENT
+    assert f"{MAX_TEXT >> 10} Ki" in DOCUMENT
