@@ -200,8 +200,11 @@ def message_state(document: Mapping[str, object], sink: Sink) -> list[str]:
         f"{one_line(document.get('id'))} · {sink.paint(state, STATE_STYLES.get(state, 'bold'))} · to {called(target)}"
     ]
     for step in rows_of(document, "history"):
-        more = [f"by {one_line(step['by'])}"] if step.get("by") else []
-        more += [f"rule {one_line(step['rule'])}"] if step.get("rule") else []
+        by, rule = one_line(step.get("by")), one_line(step.get("rule"))
+        if step.get("state") == "denied" and by and rule:  # in the person's own words, which are no rule
+            more = [f"by {by}: {rule}"]
+        else:
+            more = ([f"by {by}"] if by else []) + ([f"rule {rule}"] if rule else [])
         lines.append("  ".join(["", clock(step.get("at")), one_line(step.get("state")), *more]))
     if state == "held":
         until = f", until {clock(document['expires_at'], '%H:%M')}" if document.get("expires_at") else ""

@@ -76,6 +76,16 @@ def test_a_check_tells_the_history_in_order() -> None:
     assert lines[3] == "api is busy now."
 
 
+def test_a_check_tells_why_it_was_denied_and_calls_that_no_rule() -> None:
+    """5.4: a person's reason is their own words."""
+    step = {"state": "denied", "at": ago(), "by": "human ann", "rule": "ask me first"}
+    lines = render.message_state({"id": "m-1", "state": "denied", "to": session(), "history": [step]}, SINK)
+    assert lines[1].endswith("denied  by human ann: ask me first")
+    nobody = {**step, "by": None, "rule": "inbound = refuse"}
+    lines = render.message_state({"id": "m-1", "state": "denied", "to": session(), "history": [nobody]}, SINK)
+    assert lines[1].endswith("denied  rule inbound = refuse")
+
+
 def test_a_reply_comes_with_the_send_that_waited_for_it() -> None:
     reply = {"id": "m-2", "text": "5173\nand ::1", "from_name": "web"}
     document = {"id": "m-1", "state": "replied", "to": session(name="web"), "notice": "It is busy.", "reply": reply}

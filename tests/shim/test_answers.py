@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -148,6 +149,17 @@ def test_a_reply_that_was_waited_for_comes_in_its_envelope() -> None:
     assert structured["reply"] == {
         "id": "m-9", "text": "forty-two", "from_name": "web", "envelope": reply["envelope"],
     }  # fmt: skip
+
+
+def test_a_check_tells_the_reason_of_a_denial_each_time() -> None:
+    """5.4, H5: the news of it came once."""
+    history = [
+        {"state": "held", "at": "2026-07-29T12:34:05Z", "by": None, "rule": "parity: x"},
+        {"state": "denied", "at": "2026-07-29T12:35:05Z", "by": "human ann", "rule": "ask me\nfirst"},
+    ]
+    text, _ = answers.tell_checked({**SENT, "state": "denied", "history": history})
+    assert re.search(r"held \S+, denied \S+ \(ask me.{1,4}first\)\.", text), text
+    assert "parity" not in text
 
 
 def test_a_check_shows_the_history() -> None:

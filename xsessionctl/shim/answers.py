@@ -114,7 +114,7 @@ def tell_checked(result: Mapping[str, object]) -> tuple[str, dict[str, object]]:
         if len(lines) > _RECENT:
             lines = [f"{len(lines)} messages; these {_RECENT} and {len(lines) - _RECENT} more:", *lines[:_RECENT]]
         return "\n".join(lines), dict(result)
-    steps = [f"{step.get('state')} {_clock(step.get('at'))}" for step in _objects(result.get("history"))]
+    steps = list(map(_step, _objects(result.get("history"))))
     text = _line(result)
     if steps:
         text += " " + ", ".join(steps) + "."
@@ -122,6 +122,13 @@ def tell_checked(result: Mapping[str, object]) -> tuple[str, dict[str, object]]:
     if isinstance(target, str):
         text += " " + _TARGETS.get(target, f"That session is {target}.")
     return text, dict(result)
+
+
+def _step(step: Mapping[str, object]) -> str:
+    """One step in the life of a message. Why somebody denied it is told each time: the news of it came once."""
+    told = f"{step.get('state')} {_clock(step.get('at'))}"
+    why = _show(step.get("rule")) if step.get("state") == "denied" else ""
+    return f"{told} ({why})" if why else told
 
 
 def tell_read(batch: Batch) -> tuple[str, dict[str, object]]:
