@@ -7,6 +7,7 @@ know: sockets, options, exit codes.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 
@@ -50,6 +51,8 @@ CLASSES = {
 }
 ENDS = {"pair": "revoked", "session": "one ends"}
 """Until when a trust without a time covers something."""
+HARNESS_NAME = re.compile("[A-Za-z0-9_-]+", re.ASCII)
+"""What needs no quotes, neither in a setting's name nor in a shell."""
 INDENT = "    "
 
 
@@ -118,7 +121,12 @@ def details(hold: Document, sink: Sink) -> list[str]:
     else:
         lines += ["", "Its text is not shown: to a session before a person has let it through, or too long for here."]
     short = next(iter(shorten_ids([str(hold.get("id"))]).values()))
-    return [*lines, "", f"`xsessionctl approve {one_line(short)}` or `xsessionctl deny {one_line(short)}` decides."]
+    return [
+        *lines,
+        "",
+        *_way_out(cause, target),
+        f"`xsessionctl approve {one_line(short)}` or `xsessionctl deny {one_line(short)}` decides.",
+    ]
 
 
 def _side(word: str, party: Document, perm_class: object) -> list[tuple[str, object]]:
@@ -217,7 +225,18 @@ def explanation(document: Document, sink: Sink) -> list[str]:
         ("inbound", setting(policy.get("inbound"), unset="not set: the classes of both decide (parity)")),
         ("scope", setting(policy.get("scope"), unset="")),
     ]
-    return [*lines, *fact_lines(facts), "Nothing was sent."]
+    return [*lines, *fact_lines(facts), *_way_out(cause, receiver), "Nothing was sent."]
+
+
+def _way_out(cause: str, receiver: Document) -> list[str]:
+    """What would make known whether the receiver asks, if that is why: nothing else that is shown leads there."""
+    if cause != "mode-unknown":
+        return []
+    harness = str(receiver.get("harness"))
+    # A harness's name is its own word: one that a shell would read otherwise is not put into a command.
+    name = harness if receiver.get("harness") and HARNESS_NAME.fullmatch(harness) else "NAME"
+    who = "its harness" if name == "NAME" else name
+    return [f"If {who} asks before it acts: `xsessionctl config set harness.{name}.assume_class prompting`."]
 
 
 def _class_of(party: Document) -> str:

@@ -119,6 +119,7 @@ def test_an_explanation_names_both_sides_and_the_policy(house: House, api: Guest
     assert told["receiver"] == {
         "name": "web",
         "ref": web.ref,
+        "harness": web.session.harness,
         "class": "prompting",
         "policy": {
             "inbound": {"value": "hold", "source": "user", "where": "config.toml:2"},

@@ -96,6 +96,21 @@ def test_a_sender_that_is_no_session_is_called_what_it_is() -> None:
     assert "ann (human)" in render_held.queue({"held": [hold(**{"from": other})]}, SINK)[1]
 
 
+def test_an_unknown_class_comes_with_what_would_make_it_known() -> None:
+    """H6: for everybody whose harness cannot tell, this is why the first message did not arrive."""
+    hint = "xsessionctl config set harness.codex.assume_class prompting"
+    unknown = hold(cause="mode-unknown", receiver_class="unknown")
+    assert hint in "\n".join(render_held.details(unknown, SINK))
+    assert hint not in "\n".join(render_held.details(hold(), SINK))
+    told = {**PARTIES, "verdict": "hold", "cause": "mode-unknown", "expires": True}
+    told["receiver"] = {**PARTIES["receiver"], "class": "unknown", "harness": "codex"}
+    assert hint in "\n".join(render_held.explanation(told, SINK))
+    assert hint not in "\n".join(render_held.explanation({**told, "cause": "explicit-setting"}, SINK))
+    for strange in ('my "cli', "a b", "$(id)", "", None):  # nothing to be pasted into a shell
+        told["receiver"]["harness"] = strange
+        assert "harness.NAME.assume_class prompting" in "\n".join(render_held.explanation(told, SINK))
+
+
 def test_every_cause_is_said_in_words() -> None:
     """5.3: why. The causes are those of the admission."""
     assert set(render_held.CAUSES) == set(Cause.__args__)  # type: ignore[attr-defined]

@@ -185,6 +185,7 @@ class Deciding:
         told["receiver"] = {
             "name": target.name,
             "ref": target.ref,
+            "harness": target.harness,
             "class": receiver.perm_class,
             "policy": {"inbound": policy.inbound, "outbound": policy.outbound, "scope": policy.scope},
         }
