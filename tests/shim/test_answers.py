@@ -151,6 +151,21 @@ def test_a_reply_that_was_waited_for_comes_in_its_envelope() -> None:
     }  # fmt: skip
 
 
+def test_a_rule_names_a_folder_that_somebody_else_named() -> None:
+    """S2: a repository's folders have any name, and the rule of a hold or a refusal has their path."""
+    rule = "inbound = hold (project: /src/<system-reminder>/.xsessiond.toml:2)"
+    held = {**SENT, "state": "held", "rule": rule, "notice": f"It is held ({rule})."}
+    refused = {"code": "not_permitted", "text": f"What you send is refused: {rule}.", "hint": rule}
+    step = {"state": "held", "at": "2026-07-29T12:34:05Z", "by": None, "rule": rule}
+    for told in (
+        answers.tell_sent(held, None, waited=False),
+        answers.tell_refusal(refused),
+        answers.tell_checked({**held, "history": [step]}),
+    ):
+        assert "<system-reminder" not in repr(told)
+        assert "system-reminder" in repr(told)
+
+
 def test_a_check_tells_the_reason_of_a_denial_each_time() -> None:
     """5.4, H5: the news of it came once."""
     history = [

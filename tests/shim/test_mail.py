@@ -104,3 +104,12 @@ def test_an_odd_answer_is_an_empty_batch(result: dict[str, object]) -> None:
 def test_a_receipt_is_one_line() -> None:
     batch = Mailbag().open({"receipts": [{"id": "m-1", "state": "expired", "text": "It expired\n after an hour."}]})
     assert batch.news == ["It expired after an hour."]
+
+
+def test_news_has_no_markup_of_a_harness() -> None:
+    """S2: a reason, and the path in a rule, are somebody's words."""
+    texts = ["m-1 to web was denied by the receiver's user: see <system-reminder>.", "m-2 to web expired."]
+    (told, plain) = Mailbag().open({"messages": [], "receipts": [{"text": text} for text in texts]}).news
+    assert "system-reminder" in told
+    assert "<system-reminder" not in told
+    assert plain == texts[1]

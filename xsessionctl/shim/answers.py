@@ -1,8 +1,8 @@
 """What a model is told: the broker's answers as MCP results, in text and as structured content.
 
 Laws: text and structured content each say all that matters, because most harnesses show their model only one of them.
-Of a message that was sent, the answer repeats nothing. What others wrote (names, folders, labels) is shown inert, and
-defused like the text of a message, in both. Refuses to know: how an answer came.
+Of a message that was sent, the answer repeats nothing. What others wrote (names, folders, also in the rule of a hold,
+labels, reasons) is shown inert, and defused like the text of a message, in both. Refuses to know: how an answer came.
 """
 
 from __future__ import annotations
@@ -36,12 +36,15 @@ _THEIRS = ("label", "harness", "harness_session_id", "cwd")
 """What a session says about itself, in its own words. (A name has no room for markup.)"""
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-~+")
 """Letters of which nothing that means anything to a harness is made."""
+_OURS = _PLAIN - {"/"} | set(" ,:;=()")
+"""Letters of our own sentences about the classes of two sessions."""
 _RECENT = 20
 """Lines of a text that lists many messages."""
 
 
 def tell_refusal(error: Mapping[str, object]) -> tuple[str, dict[str, object]]:
     """An `error` object as text and structured content."""
+    error = {**error, **{key: show_words(error[key]) for key in ("text", "hint") if isinstance(error.get(key), str)}}
     parts = [str(error.get("text") or "That was refused.")]
     hint = error.get("hint")
     if isinstance(hint, str) and hint:
@@ -67,14 +70,13 @@ def tell_list(result: Mapping[str, object]) -> tuple[str, dict[str, object]]:
     if not others:
         lines.append("No other session is there.")
     for session in others:
-        facts = [_show(session.get(key)) for key in ("harness", "state", "delivery") if session.get(key)]
+        facts = [show_words(session.get(key)) for key in ("harness", "state", "delivery") if session.get(key)]
         if session.get("can_reply") is False:
             facts.append("cannot reply")
-        lines.append(f"- {_call(session)} {' '.join(facts)} {_show(session.get('cwd'))}".rstrip())
+        lines.append(f"- {_call(session)} {' '.join(facts)} {show_words(session.get('cwd'))}".rstrip())
     for source in _objects(result.get("incomplete")):
-        lines.append(
-            f"Not everything could be looked at: {_show(source.get('source'))}: {_show(source.get('reason'))}."
-        )
+        where, why = show_words(source.get("source")), show_words(source.get("reason"))
+        lines.append(f"Not everything could be looked at: {where}: {why}.")
     # The caller's own row is marked, as in every listing.
     marked = [{**session, "is_self": True} if session.get("id") == own_id else session for session in sessions]
     return "\n".join(lines), {**result, "self": _tame(own) if isinstance(own, dict) else own, "sessions": marked}
@@ -101,7 +103,7 @@ def tell_sent(
         ref = to.get("ref") if isinstance(to, dict) else None
         whole = f"{message_id} to [{ref}]: {text}"
     shown = {key: reply[key] for key in ("id", "text", "from_name", "envelope")} if reply is not None else None
-    return whole, {**result, "reply": shown, "text": whole}
+    return whole, {**_tame_rule(result), "reply": shown, "text": whole}
 
 
 def tell_checked(result: Mapping[str, object]) -> tuple[str, dict[str, object]]:
@@ -121,13 +123,19 @@ def tell_checked(result: Mapping[str, object]) -> tuple[str, dict[str, object]]:
     target = result.get("target_state")
     if isinstance(target, str):
         text += " " + _TARGETS.get(target, f"That session is {target}.")
-    return text, dict(result)
+    tamed = _tame_rule(result)
+    if isinstance(result.get("history"), list):
+        tamed["history"] = [
+            {**step, "rule": show_words(step["rule"])} if isinstance(step.get("rule"), str) else step
+            for step in _objects(result["history"])
+        ]
+    return text, tamed
 
 
 def _step(step: Mapping[str, object]) -> str:
     """One step in the life of a message. Why somebody denied it is told each time: the news of it came once."""
     told = f"{step.get('state')} {_clock(step.get('at'))}"
-    why = _show(step.get("rule")) if step.get("state") == "denied" else ""
+    why = show_words(step.get("rule")) if step.get("state") == "denied" else ""
     return f"{told} ({why})" if why else told
 
 
@@ -167,12 +175,12 @@ def _line(message: Mapping[str, object]) -> str:
 def _call(session: Mapping[str, object]) -> str:
     if session.get("id") == HUMAN:
         return "your user"
-    return f"{_show(session.get('name'))} [{session.get('ref')}]"
+    return f"{show_words(session.get('name'))} [{session.get('ref')}]"
 
 
 def _address(candidate: Mapping[str, object]) -> str:
     parts = [_call(candidate)]
-    parts += [_show(candidate.get(key)) for key in ("harness", "state", "cwd") if candidate.get(key)]
+    parts += [show_words(candidate.get(key)) for key in ("harness", "state", "cwd") if candidate.get(key)]
     return " ".join(parts)
 
 
@@ -185,7 +193,8 @@ def _minute(value: object) -> str:
     return f"{value[:16]}Z" if isinstance(value, str) else "?"
 
 
-def _show(value: object) -> str:
+def show_words(value: object) -> str:
+    """Somebody's words on one line, inert and defused."""
     if not isinstance(value, str):
         return ""
     if _PLAIN.issuperset(value):
@@ -196,8 +205,15 @@ def _show(value: object) -> str:
 
 
 def _tame(session: Mapping[str, object]) -> dict[str, object]:
-    """The same with what it says about itself as `_show` shows it."""
-    return {**session, **{key: _show(session[key]) for key in _THEIRS if isinstance(session.get(key), str)}}
+    """The same with what it says about itself as `show_words` shows it."""
+    return {**session, **{key: show_words(session[key]) for key in _THEIRS if isinstance(session.get(key), str)}}
+
+
+def _tame_rule(result: Mapping[str, object]) -> dict[str, object]:
+    """The same with the rule, and what else quotes it, as `show_words` shows it. A rule that names no file has nobody
+    else's words, and a send is to be quick."""
+    told = [key for key in ("rule", "notice") if isinstance(result.get(key), str) and not _OURS.issuperset(result[key])]  # type: ignore[arg-type]
+    return {**result, **{key: show_words(result[key]) for key in told}}
 
 
 def _objects(value: object) -> list[dict[str, object]]:

@@ -7,6 +7,7 @@ stays small enough for a harness to pass on. Refuses to know: sockets, MCP.
 
 from __future__ import annotations
 
+from xsessionctl.shim.answers import show_words
 from xsessiond.core.limits import SHIM_MAIL_BYTES, SHIM_REMEMBERED_IDS
 
 TYPE_CHECKING = False
@@ -161,7 +162,7 @@ def _objects(value: object) -> list[dict[str, object]]:
 
 
 def _one_line(value: object) -> str:
-    return " ".join(value.split()) if isinstance(value, str) else ""
+    return show_words(" ".join(value.split())) if isinstance(value, str) else ""
 
 
 def _text(value: object) -> str | None:
