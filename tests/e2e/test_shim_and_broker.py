@@ -17,6 +17,7 @@ import pytest
 
 from tests.shim.process import SHIM, WITHIN_S, ShimProcess, ended_within, finish_all, texts
 from tests.support.private_broker import PrivateBroker
+from tests.support.wire_client import poll
 
 HARNESS_THAT_RESTARTS = "import subprocess, sys\nwhile subprocess.call(sys.argv[1:]): pass"
 """A harness that starts its MCP server again when it dies, on the same pipes."""
@@ -160,7 +161,11 @@ def test_a_wait_for_a_reply_ends_with_it_and_an_aborted_one_leaves_it_as_mail(br
     request = api.post_call("send_message", to="web", message="second?", wait_reply=30)
     second = _next_message(web)
     api.notify("notifications/cancelled", {"requestId": request})
-    assert api.call("check_delivery", message_id=second)["structuredContent"]["state"] == "delivered"
+    # The other shim acknowledges once it has written its answer out, which is after that could be read.
+    poll(
+        lambda: api.call("check_delivery", message_id=second)["structuredContent"]["state"],
+        lambda state: state == "delivered",
+    )
     web.call("send_message", reply_to=second, message="two")
     assert [message["text"] for message in api.call("read_messages")["structuredContent"]["messages"]] == ["two"]
 
