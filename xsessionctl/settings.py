@@ -45,10 +45,15 @@ def name_setting(name: str) -> tuple[tuple[str, ...], Key]:
         from difflib import get_close_matches
 
         names = [known.name for known in KEYS]
-        near = get_close_matches(name, names, 1) or [known for known in names if known.endswith(f".{name}")]
+        near = (
+            [known for known in names if known.startswith(f"{name}.")]  # a table: any of its settings may be meant
+            or get_close_matches(name, names, 1)
+            or [known for known in names if known.endswith(f".{name}")][:1]
+        )
+        meant = " or ".join(filter(None, (", ".join(near[:-1]), *near[-1:])))
         raise ClientError(
             "usage",
-            f"There is no setting {name!r}." + (f" Did you mean {near[0]}?" if near else ""),
+            f"There is no setting {name!r}." + (f" Did you mean {meant}?" if near else ""),
             "`xsessionctl config show` lists them.",
         )
     return path, key

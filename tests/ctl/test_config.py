@@ -84,7 +84,15 @@ def test_one_value_is_got_alone(running: PrivateBroker, file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name, near", [("inbound.polcy", "inbound.policy"), ("policy", "inbound.policy"), ("zzz", None), ("a b", None)]
+    "name, near",
+    [
+        ("inbound.polcy", "inbound.policy"),
+        ("policy", "inbound.policy"),
+        ("offline", "offline.default or offline.keep"),
+        ("inbound", "inbound.policy, inbound.hold_expiry or inbound.scope"),
+        ("zzz", None),
+        ("a b", None),
+    ],
 )
 def test_a_name_that_is_none_is_a_usage_error_with_the_nearest(
     running: PrivateBroker, name: str, near: str | None
