@@ -134,12 +134,9 @@ class Introductions:
         over."""
         introduced = self._core.introduced
         introduced.pop(session.id, None)
-        if not session.links:
-            introduced[session.id] = session
+        introduced[session.id] = session  # as the newest
         if len(introduced) > limits.INTRODUCED_MOST:
-            oldest = introduced.pop(next(iter(introduced)))
-            if not oldest.links:
-                self._liveness.end(oldest, "lost", now)
+            self._liveness.end(introduced.pop(next(iter(introduced))), "lost", now)
 
     def _known_by_token(self, wire: Wire, params: RegisterParams) -> Session | None:
         """The session that the client proves to be: one that runs, or one that was lost and may come back. None if it
