@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.human import below_agent, can_be_outside
+from tests.support.outside import VARIABLE, run_outside
 from tests.support.private_broker import PrivateBroker, private_broker, remove_directory, short_temporary_directory
 
 # A shared machine stalls for longer than any deadline per example; a hang is caught by the timeout per test instead.
@@ -24,6 +26,14 @@ INHERITED = ("XSESSIOND_", "XDG_", "CLAUDE", "CODEX_", "GEMINI_", "OPENCODE")
 
 KEPT = ("XSESSIOND_TEST_",)
 """Prefixes of those that speak to the tests themselves."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    """Hand over to a run that no agent started, where one did."""
+    if VARIABLE in os.environ or not below_agent() or not can_be_outside():
+        return None
+    return run_outside(config.invocation_params.args, str(config.invocation_params.dir))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from tests.support.core_house import House, peer
-from xsessiond.core.callers import find_ancestor, find_caller, looks_human, may_use_token, was_seen_whole
+from xsessiond.core.callers import find_ancestor, find_caller, find_harness, looks_human, may_use_token, was_seen_whole
 from xsessiond.core.effects import Peer, ProcessId
 from xsessiond.core.state import Caller
 
@@ -132,3 +132,15 @@ def test_the_caller_is_found_anew_for_each_request() -> None:
     assert find_caller(house.broker.core, wire).kind == "human"
     house.join("api", pid=6000)
     assert find_caller(house.broker.core, wire).kind == "session"
+
+
+def test_a_newcomer_names_its_harness_but_none_above_the_session_it_is_in() -> None:
+    """13.2: else the user's shell, and all other agents below it, would speak as the newcomer."""
+    house = House()
+    house.join("api", pid=1000)
+    core = house.broker.core
+    assert find_harness(core, peer(9, 8, 7), 8) == ProcessId(8, 80)
+    assert find_harness(core, peer(9, 8, 7), 6) is None
+    assert find_harness(core, peer(9, 1000, 7), 9) == ProcessId(9, 90)
+    assert find_harness(core, peer(9, 1000, 7), 1000) == ProcessId(1000, 10000)
+    assert find_harness(core, peer(9, 1000, 7), 7) is None

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from tests.support.core_house import Answer, Guest, House, is_sentence, peer, refused
 from xsessiond.core import limits
-from xsessiond.core.effects import Peer
+from xsessiond.core.effects import PassphraseChecked, Peer
 from xsessiond.core.pacing import PaceSettings
 from xsessiond.core.policy import CoreSettings
 
@@ -265,6 +265,32 @@ def test_a_wrong_one_decides_nothing_and_is_shown(guarded: House) -> None:
     assert len(guarded.queue()) == 1
     assert "A decision was tried with a wrong passphrase." in guarded.script().ask("status")["warnings"]
     assert "barley" not in repr([log.facts for log in guarded.logs])
+
+
+def test_why_it_could_not_be_checked_is_said(guarded: House) -> None:
+    """Then asking again for it would be no help."""
+    line = guarded.human()
+    core = guarded.broker.core
+    core.out = []
+    core.check_passphrase(core.wires[line.link], 7, "open sesame", lambda wire, now: None)
+    (ticket,) = core.proving
+    guarded.handle(PassphraseChecked(ticket, ok=False, problem="Too many wrong ones: wait 30 s."))
+    refusal = refused(lambda: line.answer(7))
+    assert (refusal.code, refusal.text, refusal.data["detail"]) == (
+        "not_permitted",
+        "Too many wrong ones: wait 30 s.",
+        None,
+    )
+
+
+def test_without_one_that_is_set_nobody_decides(guarded: House) -> None:
+    """Nothing fails open; how to mend it is said."""
+    guarded.change_settings(passphrase_is_set=False)
+    refusal = refused(lambda: guarded.approve(all=True, passphrase="open sesame"))
+    assert refusal.code == "not_permitted"
+    assert "none is set" in refusal.text
+    assert guarded.human().ask("config", to_change=True)["ok"], "which begins with changing the settings"
+    assert len(guarded.queue()) == 1
 
 
 def test_the_right_one_decides(guarded: House, web: Guest) -> None:

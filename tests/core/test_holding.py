@@ -274,6 +274,7 @@ def test_a_sender_that_was_forgotten_lets_nothing_out(house: House, web: Guest) 
         house.kill(guest)
         house.broker.core.roster.forget(guest.session)
     web.change_class("bypass")
+    web.change_class("prompting")
     assert [hold["id"] for hold in house.queue()] == [sent["id"]]
     assert [message["id"] for message in web.take()] == [parity["id"]]
     assert house.approve(sent)[0]["state"] == "queued"
@@ -310,6 +311,7 @@ def test_what_may_not_go_out_of_one_goes_out_of_none(house: House, web: Guest) -
     sent = line.ask("send", to=web.id, message="hello")
     assert (sent["state"], sent["rule"]) == ("held", "outbound = hold (project: .xsessiond.toml:1)")
     web.change_class("bypass")
+    web.change_class("prompting")
     assert [hold["id"] for hold in house.queue()] == [sent["id"]]
 
 

@@ -112,6 +112,8 @@ def test_what_was_decided_has_no_deadline_any_more(house: House, api: Guest, web
     approved, denied = api.send(web, "one"), api.send(web, "two")
     house.approve(approved)
     house.deny(denied)
+    agenda = house.broker.core.agenda
+    assert not [sent for sent in (approved, denied) if ("held", sent["id"]) in agenda]
     house.pass_time(2 * HOUR_S)
     assert [api.check(sent)["state"] for sent in (approved, denied)] == ["queued", "denied"]
 

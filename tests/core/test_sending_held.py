@@ -73,6 +73,12 @@ def test_the_answer_says_all_there_is_to_know(house: House, api: Guest, web: Gue
     )
 
 
+def test_who_cannot_decide_is_not_looking(house: House, api: Guest, web: Guest) -> None:
+    """H11: a passphrase is asked for and none is set, so that nobody can."""
+    house.change_settings(passphrase=True, passphrase_is_set=False, notifies=True)
+    assert "Nobody is known to be looking." in api.send(web)["notice"]
+
+
 def test_a_reply_that_is_held_shows_that_the_original_was_read(house: House, api: Guest, web: Guest) -> None:
     """6: whether its own box still has it, or it was acknowledged before."""
     web.change_class("bypass")

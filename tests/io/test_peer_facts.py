@@ -81,9 +81,9 @@ def test_marks_of_any_ancestor_count() -> None:
         "c = subprocess.Popen(['env', '-i', 'cat'], stdin=subprocess.PIPE); print(c.pid, flush=True)\n"
         "sys.stdin.read()\n"
     )
-    with below(program, CLAUDECODE="1", OPENCODE="1", GEMINI_API_KEY="k") as (process, pid):
+    with below(program, GOOSE_TERMINAL="1", OPENCODE="1", GEMINI_API_KEY="k") as (process, pid):
         peer = examine(pid)
-        assert new_marks(peer) == {"CLAUDECODE", "OPENCODE"}
+        assert new_marks(peer) == {"GOOSE_TERMINAL", "OPENCODE"}
         assert peer.ancestors[1].pid == process.pid
         assert peer.complete
         assert peer.unseen is None
@@ -99,11 +99,11 @@ def test_what_an_exec_brought_is_seen_though_the_process_is_the_same() -> None:
         "os.execve('/bin/sh', ['sh', '-c', 'echo 0; read x'], {'GEMINI_CLI': '1'})\n"
     )
     facts = PeerFacts("ann")
-    with below(program, CLAUDECODE="1") as (process, pid):
+    with below(program, GOOSE_TERMINAL="1") as (process, pid):
         assert process.stdin is not None
         assert process.stdout is not None
-        assert new_marks(examine(pid, facts)) == {"CLAUDECODE"}
-        assert new_marks(examine(pid, facts)) == {"CLAUDECODE"}
+        assert new_marks(examine(pid, facts)) == {"GOOSE_TERMINAL"}
+        assert new_marks(examine(pid, facts)) == {"GOOSE_TERMINAL"}
         process.stdin.write(b".")
         process.stdin.flush()
         assert process.stdout.readline() == b"0\n"

@@ -144,7 +144,7 @@ def below_agent() -> bool:
 
 
 @cache
-def _outside() -> bool:
+def can_be_outside() -> bool:
     """Whether a process that lost its parent is outside: not where an agent's own process collects orphans."""
     program = (
         "import os\n"
@@ -173,7 +173,7 @@ def _outside() -> bool:
 
 def require_outside() -> None:
     """Skip the test where every process that can be started counts as an agent's."""
-    if not _outside():
+    if not can_be_outside():
         pytest.skip("whatever is started here is below an agent, or its ancestors are hidden")
 
 

@@ -132,17 +132,9 @@ class PrivateBroker:
     def ctl(
         self, *arguments: str, stdin: str = "", within_s: float = 20.0, **extra: str
     ) -> subprocess.CompletedProcess[str]:
-        """Run `xsessionctl` with `arguments` to its end and return its exit code and output, as text.
-
-        As a script of the user's, also where the tests run below an agent.
-        """
-        from tests.support.human import below_agent, run_apart
-
-        argv = [sys.executable, "-m", "xsessionctl", *arguments]
-        if below_agent():
-            return run_apart(argv, env=self.environ(**extra), cwd=self.home, stdin=stdin, within_s=within_s)
+        """Run `xsessionctl` with `arguments` to its end and return its exit code and output, as text."""
         return subprocess.run(
-            argv,
+            [sys.executable, "-m", "xsessionctl", *arguments],
             input=stdin,
             capture_output=True,
             text=True,
