@@ -61,6 +61,7 @@ def test_the_settings_are_those_of_the_contract() -> None:
         "pacing.held_per_session",
         "pacing.max_hops",
         "pacing.exchange_per_minute",
+        "offline.default",
         "offline.keep",
         "store.durability",
         "sessions.off",
