@@ -122,7 +122,7 @@ def test_each_id_has_its_own_answer(house: House, api: Guest, web: Guest) -> Non
 
 
 def test_deciding_twice_delivers_once(house: House, api: Guest, web: Guest) -> None:
-    """5.8: also while the first answer is on its way."""
+    """5.8: also while the store is asked about one of them: all of a request is decided when it is answered."""
     sent = api.send(web)
     house.slow = True
     one, two = house.human(), house.human()
@@ -130,9 +130,9 @@ def test_deciding_twice_delivers_once(house: House, api: Guest, web: Guest) -> N
     second = two.begin("decide", verdict="deny", ids=[sent["id"]])
     house.slow = False
     house.answer_questions()
-    assert outcome(one.answer(first)["decided"]) == [("queued", None), (None, "not_found")]
-    assert outcome(two.answer(second)["decided"]) == [("queued", "already_decided")]
-    assert web.read() == ["hello"]
+    assert outcome(two.answer(second)["decided"]) == [("denied", None)], "it was the first that could be answered"
+    assert outcome(one.answer(first)["decided"]) == [("denied", "already_decided"), (None, "not_found")]
+    assert web.read() == []
 
 
 @pytest.mark.parametrize(
@@ -302,3 +302,10 @@ def test_a_bug_behind_the_passphrase_is_answered(guarded: House, monkeypatch: py
     monkeypatch.setattr(type(guarded.broker._holding), "release", broken)
     refusal = refused(lambda: guarded.approve(all=True, passphrase="open sesame"))
     assert refusal.code == "internal"
+
+
+def test_a_decision_that_could_not_be_stored_is_not_told_as_one(house: House, api: Guest, web: Guest) -> None:
+    """3.3: also where the store had to be asked about another one first."""
+    sent = api.send(web)
+    house.failing = lambda ops: True
+    assert refused(lambda: house.deny(sent, "m-none")).code == "internal"

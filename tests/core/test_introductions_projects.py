@@ -108,3 +108,12 @@ def test_what_is_wrong_in_a_project_is_shown_once(house: House) -> None:
         house.change_project(api, problems=("/src/app/.xsessiond.toml:1: accept does nothing here.",))
     warnings = house.script().ask("status")["warnings"]
     assert warnings == ["/src/app/.xsessiond.toml:1: accept does nothing here."]
+
+
+def test_a_session_that_could_not_be_stored_is_told_so(house: House) -> None:
+    """3.3: although its answer waits for its project, which nobody stores."""
+    house.failing = lambda ops: True
+    assert refused(lambda: house.join("api")).code == "internal"
+    house.failing = lambda ops: False
+    house.pay()
+    assert [row.name for row in house.store.load().sessions] == ["api"]

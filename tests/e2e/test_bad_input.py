@@ -44,7 +44,8 @@ class House:
             read_tables(self.place),
             status["broker"]["pid"],
             status["store"]["ok"],  # its detail changes by itself, once the whole file was checked
-            {name: status[name] for name in ("sessions", "queued", "held", "warnings")},
+            {name: status[name] for name in ("sessions", "queued", "held")},
+            [text for text in status["warnings"] if "was refused" not in text],  # who was refused is shown
         )
 
     @contextmanager

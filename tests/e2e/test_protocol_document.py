@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import socket
 from pathlib import Path
@@ -12,7 +13,7 @@ import msgspec
 import pytest
 
 from tests.support.private_broker import PrivateBroker
-from tests.support.wire_client import Member, Refused, Wire, greet
+from tests.support.wire_client import Member, Refused, Wire, ask_once, greet
 from xsessiond.core import wire
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")
@@ -137,7 +138,7 @@ def test_a_refusal_has_the_fields_of_the_document(broker: PrivateBroker) -> None
 
 def test_a_message_has_the_fields_of_the_document(broker: PrivateBroker) -> None:
     broker.start()
-    shown = json.loads(read_block("json", '{"id":"m-…"'))
+    shown = json.loads(read_block("json", '{"id":"m-…","from":{"kind"'))
     with Member(broker.rendezvous, "api") as api, Member(broker.rendezvous, "web") as web:
         api.send("web", shown["text"])
         (message,) = web.take()
@@ -157,6 +158,26 @@ def documented_methods() -> dict[str, list[str]]:
     """Return the params of each method in the table, as they stand there."""
     rows = [(row[0].strip("`"), row[1]) for row in read_table("method")]
     return {name: re.findall(r"\w+", params) for name, params in rows}
+
+
+def test_a_held_message_has_the_fields_of_the_document(broker: PrivateBroker) -> None:
+    """As its sender sees it, whoever else may look; sessions are shown in part."""
+    broker.start()
+    shown = json.loads(read_block("json", '{"id":"m-…","from":{"id"'))
+    about = {"class": "bypass", "pid": os.getpid()}
+    with Member(broker.rendezvous, "api"), Member(broker.rendezvous, "deploy", **about) as deploy:
+        sent = deploy.send("api", shown["text"])
+        queue = ask_once(broker.rendezvous, "hold_queue")
+        assert queue.keys() == {"held", "left_out"}
+        (hold,) = queue["held"]
+        assert hold.keys() == shown.keys()
+        for side in ("from", "to"):
+            assert {name: hold[side][name] for name in shown[side] if name != "id"} == {
+                name: value for name, value in shown[side].items() if name != "id"
+            }
+        same = ("cause", "rule", "text", "bytes", "summary", "sender_class", "receiver_class", "flags")
+        assert {name: hold[name] for name in same} == {name: shown[name] for name in same}
+        assert (hold["id"], hold["expires_at"]) == (sent["id"], sent["expires_at"])
 
 
 def test_every_method_is_in_the_document_and_every_method_of_the_document_is_there() -> None:

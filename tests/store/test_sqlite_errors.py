@@ -275,6 +275,23 @@ def test_a_check_that_cannot_read_is_red_and_does_not_raise(filled: Path) -> Non
     store.close()
 
 
+@pytest.mark.parametrize("suffix", ["", "-wal"])
+@pytest.mark.parametrize("replaced", [False, True])
+def test_nothing_is_said_to_be_stored_in_files_that_are_gone(filled: Path, suffix: str, *, replaced: bool) -> None:
+    """An answer never says more than is known: what SQLite writes to a removed file is lost with the broker."""
+    store = SqliteStore(filled, "full")
+    try:
+        store.commit([put(901)])
+        Path(f"{filled}{suffix}").unlink()
+        if replaced:
+            Path(f"{filled}{suffix}").write_bytes(b"another")
+        with pytest.raises(StoreError, match="was removed or replaced") as told:
+            store.commit([put(902)])
+        assert not told.value.transient
+    finally:
+        store.close()
+
+
 def test_a_store_that_was_removed_while_it_was_used_is_red(filled: Path) -> None:
     store = SqliteStore(filled, "full")
     for suffix in ("", "-wal", "-shm"):

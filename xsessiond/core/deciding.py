@@ -59,42 +59,47 @@ class Deciding:
             wire, request.id, params.passphrase, lambda wire, now: self._decide(wire, request, now), now
         )
 
-    def _decide(self, wire: Wire, request: Decide, now: Now) -> None:
-        params = request.params
+    def _decide(self, wire: Wire, request: Decide, now: Now, told: dict[str, MessageRow | None] | None = None) -> None:
+        """What became of the ids that are not held is asked first, one after the other, so that all is decided and
+        answered at once. told: what the store has said so far."""
+        params, told = request.params, told or {}
         held = {message.id: message for message in self._view.held_messages()}
         ids = list(held)[:IDS_MOST] if params.all else list(dict.fromkeys(params.ids))
-        by = self._name_of(wire)
+        unknown = next((message_id for message_id in ids if message_id not in held and message_id not in told), None)
+        if unknown is not None:
+
+            def then(wire: Wire, found: Found, now: Now) -> None:
+                row = found[0] if isinstance(found, tuple) else None
+                told[unknown] = row if isinstance(row, MessageRow) else None
+                self._decide(wire, request, now, told)
+
+            self._core.ask(wire, request.id, FindMessage(unknown), then)
+            return
         wanted = [held[message_id] for message_id in ids if message_id in held]
-        done: dict[str, Decided] = {}
+        trusts = self._carry_out(wanted, params, self._name_of(wire), now)
+        decided: list[Decided] = []
+        for message_id in ids:
+            if (message := held.get(message_id)) is not None:
+                trust = trusts.get((message.row.sender_id, message.target))
+                decided.append({"id": message_id, "state": message.state, "error": None, "trust": trust})
+            else:
+                row = told[message_id]
+                state = None if row is None else self._state_of(row)
+                error = _why_not(message_id, state).to_json()
+                decided.append({"id": message_id, "state": state, "error": error, "trust": None})
+        self._core.answer(wire, request.id, {"decided": decided})
+
+    def _carry_out(
+        self, messages: list[Message], params: DecideParams, by: str, now: Now
+    ) -> dict[tuple[str | None, str], str]:
+        """Lets them go, or not. Returns the trusts that were given."""
         if params.verdict == "deny":
             reason = inert(params.reason or "", multiline=False)[: limits.MAX_REASON].strip()
-            for message in wanted:
+            for message in messages:
                 self._holding.drop(message, "deny", now, by=by, rule=reason or "no reason given")
-        else:
-            self._holding.release([(message, "approved") for message in wanted], now, by=by)
-        trusts = self._trust(wanted, params, by, now)
-        for message in wanted:
-            trust = trusts.get((message.row.sender_id, message.target))
-            done[message.id] = {"id": message.id, "state": message.state, "error": None, "trust": trust}
-        self._explain_rest(wire, request, ids, done, [it for it in ids if it not in done], now)
-
-    def _explain_rest(
-        self, wire: Wire, request: Decide, ids: list[str], done: dict[str, Decided], unknown: list[str], now: Now
-    ) -> None:
-        """What became of the ids that are not held: the store knows, one after the other."""
-        if not unknown:
-            self._core.answer(wire, request.id, {"decided": [done[message_id] for message_id in ids]})
-            return
-        message_id = unknown.pop()
-
-        def then(wire: Wire, found: Found, now: Now) -> None:
-            row = found[0] if isinstance(found, tuple) else None
-            state = self._state_of(row) if isinstance(row, MessageRow) else None
-            error = _why_not(message_id, state).to_json()
-            done[message_id] = {"id": message_id, "state": state, "error": error, "trust": None}
-            self._explain_rest(wire, request, ids, done, unknown, now)
-
-        self._core.ask(wire, request.id, FindMessage(message_id), then)
+            return {}
+        self._holding.release([(message, "approved") for message in messages], now, by=by)
+        return self._trust(messages, params, by, now)
 
     def _state_of(self, row: MessageRow) -> str:
         live = self._core.messages.get(row.id)

@@ -118,6 +118,7 @@ class Introductions:
             arrival = self._core.arrivals.pop(session.id, None)
             wire = self._core.wires.get(arrival.link) if arrival is not None else None
             if arrival is not None and wire is not None:
+                self._core.save(session)  # again: the answer leaves when it is stored, and this is another event
                 self._answer_registered(
                     wire,
                     arrival.request_id,

@@ -102,6 +102,7 @@ class SqliteStore:
         except BaseException:
             self.close()
             raise
+        self._files = self._identify_files()
         # A log that a killed broker left behind is there to be moved.
         self._logged = self._log_file_bytes()
 
@@ -159,11 +160,29 @@ class SqliteStore:
         if not ops:
             return
         with self._writing:
+            if self._connections and self._identify_files() != self._files:
+                raise StoreError(
+                    f"The store {self.path} was removed or replaced while it was in use. Nothing was stored; stop "
+                    "xsessiond and start it again.",
+                    transient=False,
+                )
             with Transaction(self._writer, self.path) as db:
                 size, inserted = write_ops(db, ops)
             self._count_log(len(ops), size)
             if inserted:
                 self._inserted = True
+
+    def _identify_files(self) -> list[tuple[int, int] | None]:
+        """Which files stand under our names. SQLite would go on writing to those that it opened, names or not, and
+        what it wrote there is gone with the broker."""
+        files: list[tuple[int, int] | None] = []
+        for path in (self.path, self._log_path):
+            try:
+                found = os.stat(path)
+                files.append((found.st_dev, found.st_ino))
+            except OSError:
+                files.append(None)
+        return files
 
     def prune(self, *, older_than_ms: int) -> int:
         """See `Store.prune`. In short transactions, so that commits go on between them."""
