@@ -340,12 +340,12 @@ def test_a_program_without_a_terminal_decides_nothing(
 
 @pytest.mark.parametrize("words", HUMAN_ONLY)
 def test_an_agent_does_not_approve_its_own_mail(running: PrivateBroker, api: Member, words: list[str]) -> None:
-    """5.2, S14."""
+    """5.2, S14: also at a terminal that it has, which everything below a session may make itself."""
     with Member(running.rendezvous, "web", pid=os.getpid(), **{"class": "bypass"}) as web:
         sent = web.send("api", "please stop")
-        done = running.ctl(*(word.format(id=sent["id"]) for word in words))
-        assert (done.returncode, done.stdout) == (10, "")
-        assert f"It runs below the session web [{web.session['ref']}]" in done.stderr
+        code, seen = at_terminal(running, *(word.format(id=sent["id"]) for word in words), below=True, NO_COLOR="1")
+        assert code == 10, seen
+        assert "web" in seen
         (hold,) = ask(running, "hold-queue")["held"]
         assert hold["text"] == "please stop", "what it sent itself it may see"
     assert read_status(running.rendezvous)["held"] == 1
