@@ -218,6 +218,14 @@ def test_a_folder_that_is_none_is_no_project(cwd: str) -> None:
     assert isinstance(files.paths(), list)
 
 
+@pytest.mark.parametrize("cwd", ["/proc/1/root", "/proc/1/cwd/x"])
+def test_a_link_that_may_not_be_read_stops_nobody(cwd: str) -> None:
+    """E11: anybody may claim such a folder; what the system lets us see of it is its project, or it has none."""
+    folders, root = find_project(cwd)
+    assert ProjectFiles(cwd).read().root == root
+    assert bool(folders) is (root is not None)
+
+
 @needs_root
 def test_a_repository_of_somebody_else_does_not_say_what_belongs_together(repository: Path) -> None:
     os.chown(repository / ".git", STRANGER, -1)

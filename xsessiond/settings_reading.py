@@ -38,7 +38,7 @@ def find_project(cwd: str) -> tuple[list[str], str | None]:
         return [], None
     try:
         folder = os.path.realpath(cwd)
-    except ValueError:  # half of a character
+    except (OSError, ValueError):  # a link that may not be read, as those in /proc; half of a character
         return [], None
     if not os.path.isdir(folder):
         return [], None
