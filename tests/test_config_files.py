@@ -220,7 +220,7 @@ def test_a_folder_that_is_none_is_no_project(cwd: str) -> None:
 
 @pytest.mark.parametrize("cwd", ["/proc/1/root", "/proc/1/cwd/x"])
 def test_a_link_that_may_not_be_read_stops_nobody(cwd: str) -> None:
-    """E11: anybody may claim such a folder; what the system lets us see of it is its project, or it has none."""
+    """Anybody may claim such a folder; what the system lets us see of it is its project, or it has none."""
     folders, root = find_project(cwd)
     assert ProjectFiles(cwd).read().root == root
     assert bool(folders) is (root is not None)

@@ -52,6 +52,21 @@ def test_a_receiver_reads_what_it_was_given(state: str) -> None:
     assert {"held", "denied", "expired", "refused", "discarded"} == WITHHELD
 
 
+def test_the_log_tells_a_receiver_nothing_that_is_kept_from_it(house: House, api: Guest) -> None:
+    """S7, 5.2: of what is held or was turned away, neither the text nor its summary; its sender sees both."""
+    daring = house.join("daring", **{"class": "bypass"})
+    sent = daring.send(api, "a secret text", summary="a secret summary")
+    for _ in ("held", "denied"):
+        (entry,) = api.shell().ask("log")["entries"]
+        assert (entry["id"], entry["text"], entry["summary"]) == (sent["id"], None, None)
+        (entry,) = daring.shell().ask("log")["entries"]
+        assert (entry["text"], entry["summary"]) == ("a secret text", "a secret summary")
+        house.deny(sent)
+    approved = daring.send(api, "approved", summary="seen")
+    house.approve(approved)
+    assert api.shell().ask("log", thread=approved["id"])["entries"][0]["summary"] == "seen"
+
+
 def test_what_an_agent_left_behind_sees_nothing(house: House, api: Guest) -> None:
     """5.2: neither the log, nor the queue, nor what became of a message, but of what it sent itself."""
     web = house.join("web")

@@ -253,7 +253,8 @@ it was first queued and handed, and before those that end it."""
 
 
 def shape_entry(row: MessageRow, events: Sequence[EventRow] = (), *, with_text: bool) -> dict[str, object]:
-    """One line of the log. events: of this message; they say what was decided about it, by whom and by which rule."""
+    """One line of the log. events: of this message; they say what was decided about it, by whom and by which rule.
+    with_text: whether what its sender wrote is shown, the summary too."""
     return {
         "id": row.id,
         "state": row.state,
@@ -264,7 +265,7 @@ def shape_entry(row: MessageRow, events: Sequence[EventRow] = (), *, with_text: 
         "replied_at": format_time_or_none(row.replied_at),
         "ended_at": format_time_or_none(row.ended_at),
         "bytes": row.bytes,
-        "summary": row.summary,
+        "summary": row.summary if with_text else None,
         "reply_to": row.reply_to,
         "thread": row.thread,
         "hop": row.hop,
