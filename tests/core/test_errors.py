@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 from xsessiond.core import errors
-from xsessiond.core.errors import CODES, EXIT_CODES, Refusal
+from xsessiond.core.errors import CODES, EXIT_CODES, Refusal, not_stored
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,6 +54,12 @@ def test_a_refusal_is_the_error_object_of_the_contract() -> None:
     bare = Refusal("internal", "It broke.", detail={"n": 1}).to_json()
     assert (bare["hint"], bare["candidates"], bare["retry_after_s"], bare["detail"]) == (None, [], None, {"n": 1})
     assert refusal.args == ("not_found", "Nobody is there.")
+
+
+def test_what_the_store_refused_is_told_with_its_reason() -> None:
+    refusal = not_stored("The disk is full.")
+    assert (refusal.code, refusal.hint) == ("internal", "See xsessionctl status.")
+    assert refusal.text == "The store did not take it: The disk is full. Nothing was stored."
 
 
 def test_types_are_named_without_an_import() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.core_house import Answer, Guest, House, Line, Pending, is_sentence, refused
-from xsessiond.core.waits import MAX_WAIT_S
+from xsessiond.core.limits import MAX_WAIT_S
 
 
 @pytest.fixture

@@ -1,10 +1,12 @@
 """Refusals: what the product says no with. Each is a value with a sentence for people and models.
 
     Refusal                what a request is answered with; nothing was stored
-    ProtocolFault          the peer does not speak the protocol; its link is closed
+      BadBody              the text cannot be sent (`core.text`)
     (anything else)        our own bug
 
-Laws: the list of codes is closed (`ErrorCode`); every text is a sentence that says what happened, why, and what to do
+A peer that does not speak the protocol raises nothing: its line is a `wire.BadFrame`, a value too.
+
+Laws: the list of codes is closed (`CODES`); every text is a sentence that says what happened, why, and what to do
 next. Refuses to know: where the answer goes.
 """
 
@@ -46,7 +48,7 @@ CODES: Final = [
     "version_mismatch",
     "usage",
 ]
-"""Every code a client may see. The first 28 are the contract; the last two belong to the wire."""
+"""Every code a client may see. The last two belong to the wire: a program's mistake, and another protocol."""
 
 EXIT_CODES: Final = {
     "internal": 1,
@@ -108,7 +110,7 @@ class Refusal(Exception):
         self.retry_after_s, self.detail = retry_after_s, detail
 
     def to_json(self) -> dict[str, object]:
-        """The `error` object of the contract."""
+        """The `error` object, as docs/protocol.md has it."""
         return {
             "code": self.code,
             "text": self.text,
@@ -117,3 +119,8 @@ class Refusal(Exception):
             "retry_after_s": self.retry_after_s,
             "detail": self.detail,
         }
+
+
+def not_stored(problem: str) -> Refusal:
+    """What whoever waits for an answer hears when the store refused it. problem: a sentence."""
+    return Refusal("internal", f"The store did not take it: {problem} Nothing was stored.", "See xsessionctl status.")

@@ -1,7 +1,7 @@
-"""Every number of the product, once, with its reason.
+"""The numbers that a client can meet or that more than one module needs, each once, with its reason.
 
-Laws: nothing else in the tree states a limit; what a user may change is a setting whose default stands here. Sizes are
-bytes, times seconds on the monotonic clock unless the name ends in `_MS`.
+Laws: no such number stands anywhere else; what one module alone needs stands at its head. What a user may change is a
+setting whose default stands here. Sizes are bytes, times seconds on the monotonic clock unless the name ends in `_MS`.
 """
 
 PROTOCOL = 1
@@ -84,6 +84,10 @@ INTRODUCED_MOST = 256
 """Sessions that registered and have not attached yet: each costs a socket. A shim needs milliseconds for it."""
 RECENT_SENDS = 1000
 """What `check` without an id shows."""
+LOG_MOST = 10_000
+"""Entries that one question to the log asks for."""
+MAX_WAIT_S = 120.0
+"""Longest wait for a reply; shims ask for less than their harness's own timeout."""
 
 TARGET_BURST, TARGET_PER_SECOND = 30.0, 0.5
 """Token bucket of one sender to one target."""

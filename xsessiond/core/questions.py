@@ -26,7 +26,6 @@ from xsessiond.core.state import Core, Wire
 from xsessiond.core.times import Now, format_time, format_time_or_none, parse_time
 from xsessiond.core.wire import Check, Inbox, ListSessions, Log, RequestId, Status, Whoami, encode
 
-LOG_MOST = 10_000
 WONDER_MOST = 256
 """Sessions that one listing asks whether they still answer."""
 
@@ -202,7 +201,7 @@ class Questions:
 
             self._core.ask(wire, request.id, FindEvents(tuple(row.seq for row in rows)), tell)
 
-        question = ReadLog(max(1, min(params.limit, LOG_MOST)), since, params.thread)
+        question = ReadLog(max(1, min(params.limit, limits.LOG_MOST)), since, params.thread)
         self._core.ask(wire, request.id, question, then)
 
     def _tell_log(

@@ -7,16 +7,14 @@ be sent, how mail is delivered otherwise.
 
 from __future__ import annotations
 
-from xsessiond.core.errors import Refusal
+from xsessiond.core.errors import not_stored
+from xsessiond.core.limits import MAX_WAIT_S
 from xsessiond.core.mailbox import Message
 from xsessiond.core.roster import Session
 from xsessiond.core.shapes import SendShape, shape_delivery
 from xsessiond.core.state import Core, Wait, Wire
 from xsessiond.core.times import Now
 from xsessiond.core.wire import Cancel, RequestId
-
-MAX_WAIT_S = 120.0
-"""Longest wait for a reply; shims ask for less than their harness's own timeout."""
 
 
 class Waits:
@@ -88,10 +86,7 @@ class Waits:
         """The message never was, for the store did not take it; whoever waits for a reply hears that."""
         wait = self._take_out(message_id)
         if wait is not None:
-            refusal = Refusal(
-                "internal", f"The store did not take it: {problem} Nothing was stored.", "See xsessionctl status."
-            )
-            self._core.refuse(self._core.wires[wait.link], wait.request_id, refusal)
+            self._core.refuse(self._core.wires[wait.link], wait.request_id, not_stored(problem))
 
     def drop(self, link: int) -> None:
         """The link is gone: nobody waits there any more."""

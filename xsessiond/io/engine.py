@@ -32,7 +32,7 @@ from xsessiond.core.effects import (
     TimePassed,
     WatchProcess,
 )
-from xsessiond.core.errors import Refusal
+from xsessiond.core.errors import not_stored
 from xsessiond.core.jsonrpc import REFUSED
 from xsessiond.core.limits import (
     FINISH_LOOK_S,
@@ -342,9 +342,7 @@ class Engine:
     def _give_up(self, ops: list[Op], effects: list[Effect], problem: StoreError, cut: set[int]) -> None:
         """One event could not be stored: who waits for its answer hears so, what is still true of it is stored later.
         cut: gains the links that the broker closes for it."""
-        refusal = Refusal(
-            "internal", f"The store did not take it: {problem} Nothing was stored.", "See xsessionctl status."
-        )
+        refusal = not_stored(str(problem))
         self._acting = True
         for effect in self._broker.handle(NotStored(tuple(ops), str(problem)), self.now()):
             if isinstance(effect, Persist):
