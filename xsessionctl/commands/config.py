@@ -27,8 +27,7 @@ from xsessionctl.settings import (
 )
 from xsessionctl.settings_file import SettingsFile
 from xsessionctl.table import GAP, lay_out
-
-BAD = 11
+from xsessiond.core.errors import EXIT_CODES
 
 
 def _complete_key(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -47,7 +46,7 @@ def _complete_value(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 
 def _code(document: Document) -> int:
-    return 0 if document.get("ok") else BAD
+    return 0 if document.get("ok") else EXIT_CODES["bad_config"]
 
 
 # -- looking -----------------------------------------------------------------------------------------------------------

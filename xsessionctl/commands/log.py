@@ -14,6 +14,7 @@ from xsessionctl.options import Setup, verb
 from xsessionctl.outcome import conclude, fail
 from xsessionctl.render import log_entries, rows_of
 from xsessionctl.requests import ask
+from xsessiond.core.limits import LOG_MOST
 
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
@@ -30,7 +31,7 @@ UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 @click.option("--follow", is_flag=True, help="Stay, and print what comes. With --json: one entry a line.")
 @click.option("--thread", metavar="ID", help="Only the thread that this message belongs to.")
 @click.option("--since", metavar="T", help="Only since then: 30s, 10m, 2h, 7d ago, or a time like 2026-01-31T12:00.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=100, metavar="N", help="At most the last N (100).")
+@click.option("--limit", type=click.IntRange(1, LOG_MOST), default=100, metavar="N", help="At most the last N (100).")
 def command(setup: Setup, *, follow: bool, thread: str | None, since: str | None, limit: int) -> int:
     """What was said, and what became of it.
 

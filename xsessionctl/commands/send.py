@@ -12,6 +12,7 @@ from xsessionctl.outcome import Document, conclude, fail, send_code
 from xsessionctl.output import is_terminal, write_text
 from xsessionctl.render import part_of, sent
 from xsessionctl.requests import Lease, ask
+from xsessiond.core.limits import MAX_WAIT_S
 
 MOST_READ = 16 << 20
 """More than this from standard input is not read: it could not be sent by far."""
@@ -29,7 +30,11 @@ MOST_READ = 16 << 20
 @click.argument("to", shell_complete=complete_session)
 @click.argument("text", nargs=-1)
 @click.option(
-    "--wait", type=float, callback=between(0, 120), metavar="S", help="Wait up to S seconds for a reply (at most 120)."
+    "--wait",
+    type=float,
+    callback=between(0, MAX_WAIT_S),
+    metavar="S",
+    help=f"Wait up to S seconds for a reply (at most {MAX_WAIT_S:g}).",
 )
 @click.option(
     "--mode",

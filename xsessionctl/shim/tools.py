@@ -8,7 +8,7 @@ Refuses to know: how a tool is done.
 from __future__ import annotations
 
 from xsessiond.core.errors import Refusal
-from xsessiond.core.limits import MAX_BODY, MAX_LABEL, TAKE_MAX
+from xsessiond.core.limits import MAX_BODY, MAX_LABEL, MAX_NAME, MAX_WAIT_S, TAKE_MAX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ INSTRUCTIONS = (
 _MODES = ("auto", "followup", "inject", "steer")
 _OFFLINE = ("refuse", "queue", "resume")
 _STRING: dict[str, object] = {"type": "string"}
-_BOOLEAN: dict[str, object] = {"type": "boolean"}
 
 
 def _string(text: str) -> dict[str, object]:
@@ -51,7 +50,7 @@ _INPUTS: dict[str, dict[str, object]] = {
         "wait_reply": {
             "type": "number",
             "minimum": 0,
-            "maximum": 120,
+            "maximum": int(MAX_WAIT_S),
             "description": "Seconds to wait for the answer. Only if you cannot go on without it.",
         },
         "notify_when_idle": {"type": "boolean", "description": "Tell me once when that session is next idle."},
@@ -71,7 +70,7 @@ _INPUTS: dict[str, dict[str, object]] = {
             "description": f"At most so many, oldest first. Default {TAKE_MAX}.",
         }
     },
-    "rename_session": {"name": _string("The new name: letters, digits, - _ . , at most 64 characters.")},
+    "rename_session": {"name": _string(f"The new name: letters, digits, - _ . , at most {MAX_NAME} characters.")},
 }
 _REQUIRED = {"send_message": ["message"], "rename_session": ["name"]}
 _TEXTS = {
