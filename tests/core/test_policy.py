@@ -6,7 +6,8 @@ import pytest
 
 from xsessiond.core import limits
 from xsessiond.core.admission import Hold, Party, Policy, Setting, decide
-from xsessiond.core.policy import NOT_READ, POLICIES, CoreSettings, ProjectSettings, launch_setting, policy_of
+from xsessiond.core.policy import NOT_READ, CoreSettings, ProjectSettings, launch_setting, policy_of
+from xsessiond.core.setting_keys import POLICIES
 
 
 @pytest.mark.parametrize("value", POLICIES)

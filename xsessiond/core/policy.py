@@ -13,8 +13,7 @@ import msgspec
 from xsessiond.core import limits
 from xsessiond.core.admission import Policy, Setting, merge_settings
 from xsessiond.core.pacing import PaceSettings
-
-POLICIES = ("accept", "hold", "refuse")
+from xsessiond.core.setting_keys import POLICIES
 
 
 class ProjectSettings(msgspec.Struct, frozen=True):
