@@ -33,7 +33,7 @@ EXIT_MEANINGS = {
     10: "not permitted",
     11: "bad configuration",
 }
-"""The exit codes of the contract, in words."""
+"""The exit codes, in words. Which code a refusal has is in `core.errors`."""
 UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 COMPLETION_S = 0.5
 """A shell waits no longer than this for names."""

@@ -43,7 +43,7 @@ CAUSES = {
     "mode-unknown": "it is not known whether the receiver asks before it acts",
     "scope": "the receiver takes mail from its own project only, and this comes from elsewhere",
 }
-"""The causes of the contract, as people say them."""
+"""The causes of a hold, as people say them."""
 CLASSES = {
     "bypass": "bypass: it acts without asking",
     "prompting": "prompting: it asks before it acts",

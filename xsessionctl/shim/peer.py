@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     Done = Callable[[dict[str, object] | None, dict[str, object] | None], None]
-    """Called with (result, None), with (None, error object of the contract), or with (None, None) when the answer will
+    """Called with (result, None), with (None, the `error` object), or with (None, None) when the answer will
     never come."""
 
 

@@ -19,7 +19,7 @@ from xsessiond.core.times import format_time, format_time_or_none
 
 
 class SessionShape(Struct):
-    """`session` of the contract."""
+    """`session`: one row of the roster, as every answer has it."""
 
     id: str
     ref: str
@@ -64,7 +64,7 @@ def shape_session(session: Session, machine: str, perm_class: str | None = None)
 
 
 class SendShape(Struct):
-    """`send` of the contract."""
+    """The answer to `send`."""
 
     id: str
     state: str
@@ -142,7 +142,7 @@ def shape_held(row: HoldRow) -> dict[str, object] | None:
 
 
 def shape_hold(message: Message, sender: SessionShape | None, target: SessionShape) -> dict[str, object]:
-    """`hold` of the contract: all that a person should see before deciding, but for the text."""
+    """`hold`: all that a person should see before deciding, but for the text."""
     row, hold = message.row, message.hold
     assert hold is not None, "what is held has its reason"
     if message.flags is None:

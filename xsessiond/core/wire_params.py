@@ -63,7 +63,8 @@ class ListParams(Struct, frozen=True):
 
 
 class SendParams(Struct, frozen=True):
-    """behaviour 3.1. wait_reply: seconds. when_offline: None is what the settings say."""
+    """A message. wait_reply: seconds. when_offline: None is what the settings say. key: see docs/protocol.md, "Keys and
+    retries"."""
 
     message: str
     to: str | None = None

@@ -111,7 +111,7 @@ class Service:
         self._acceptor.add(listener, partial(self._serve, session_id), max_connections=DOOR_CONNECTIONS)
 
     def close_door(self, session_id: str, ref: str) -> None:
-        """Stops listening on a session's private socket and removes it, also one that an earlier broker left."""
+        """Stops listening on a session's private socket and removes it."""
         door = self._doors.pop(session_id, None)
         if door is not None and self._acceptor is not None:
             door[1].unlink()
