@@ -143,6 +143,23 @@ def test_a_repeated_attempt_is_shown_once() -> None:
     assert len([line for line in house.logs if line.what == "refused: not a human"]) == 35
 
 
+def test_a_session_that_renames_itself_does_not_push_out_other_warnings() -> None:
+    """Nor does it fill the history of the message that it tries to approve."""
+    house = House()
+    house.broker.core.warn("something else")
+    web = house.join("web")
+    sent = house.join("api", **{"class": "bypass"}).send(web)
+    for number in range(25):
+        web.line.ask("rename", name=f"web-{number}")
+        with pytest.raises(Refused):
+            web.shell().ask("decide", verdict="approve", ids=[sent["id"]])
+    other, attempt = house.broker.core.warnings
+    assert other == "something else"
+    assert attempt.startswith(f"The session web-24 [{web.ref}] tried to ")
+    (entry,) = house.human().ask("log")["entries"]
+    assert [step["by"] for step in entry["decisions"]] == [None, f"session web-0 [{web.ref}]"]
+
+
 def test_the_settings_decide_what_counts() -> None:
     """5.2: approvals.without_terminal and approvals.passphrase, as they are now."""
     house = House(CoreSettings(without_terminal=True))

@@ -241,18 +241,20 @@ class Deciding:
         except Refusal:
             caller = find_caller(self._core, wire)
             by = f"session {caller.session.name} [{caller.session.ref}]" if caller.is_session else "no human"
+            who = caller.session.id if caller.is_session else by  # whose name may change
+            rule = f"tried to {params.verdict}, refused: only a human decides"
             for message_id in params.ids[:IDS_MOST]:
-                self._note_attempt(message_id, by, f"tried to {params.verdict}, refused: only a human decides", now)
+                self._note_attempt(message_id, who, by, rule, now)
             raise
 
-    def _note_attempt(self, message_id: str, by: str, rule: str, now: Now) -> None:
+    def _note_attempt(self, message_id: str, who: str, by: str, rule: str, now: Now) -> None:
         """Once for each caller, however often it tries."""
         message = self._core.messages.get(message_id)
-        if message is None or message.state != "held" or (message_id, by) in self._attempts:
+        if message is None or message.state != "held" or (message_id, who) in self._attempts:
             return
         if len(self._attempts) >= ATTEMPTS_MOST:
             self._attempts.clear()
-        self._attempts.add((message_id, by))
+        self._attempts.add((message_id, who))
         self._core.persist(MarkMessage(message.seq, message_id, "held", now.ms, by, rule))
 
     def _name_of(self, wire: Wire) -> str:

@@ -90,8 +90,9 @@ def _refuse(core: Core, wire: Wire, caller: Caller, rule: str, act: str, obstacl
     )
     who = f"The session {_call(caller)}" if caller.is_session else "A process that is not known to be yours"
     warning = f"{who} tried to {act} and was refused (process {pid}). {obstacle}"
-    same = f"{who} tried to {act} "
-    core.warnings = [text for text in core.warnings if not text.startswith(same)]
+    # Known by its ref: a session may call itself something else each time.
+    same = f"{f'[{caller.session.ref}]' if caller.is_session else who} tried to {act} and was refused "
+    core.warnings = [text for text in core.warnings if same not in text]
     core.warn(warning)
     return Refusal("not_permitted", f"{rule} {obstacle}", ELSEWHERE)
 
