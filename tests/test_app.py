@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import socket
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from tests.support.broker_files import find_bugs, read_broker_log
 from tests.support.private_broker import PrivateBroker, accepts
 from tests.support.wire_client import Member, Refused, ask_once, poll, read_status
 from xsessiond import __version__
-from xsessiond.app import Entropy, parse_arguments, user_name
+from xsessiond.app import Entropy, parse_arguments
 from xsessiond.core.limits import OPEN_FILES
 
 
@@ -143,22 +142,6 @@ def test_a_bare_environment_is_enough(broker: PrivateBroker) -> None:
     process.terminate()
     assert process.wait(20) == 0
     assert find_bugs(broker) == []
-
-
-def test_the_human_is_called_as_the_account_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """I1: the same, whoever started the broker and from where."""
-    account = pwd.struct_passwd(("ann", "x", 1000, 1000, "", "/home/ann", "/bin/sh"))
-    monkeypatch.setattr(pwd, "getpwuid", lambda uid: account)
-    monkeypatch.setenv("USER", "cron")
-    assert user_name() == "ann"
-
-    def unknown(uid: int) -> pwd.struct_passwd:
-        raise KeyError(uid)
-
-    monkeypatch.setattr(pwd, "getpwuid", unknown)
-    assert user_name() == "cron"
-    monkeypatch.delenv("USER")
-    assert user_name() == "you"
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="systemd's protocol")

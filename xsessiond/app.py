@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import gc
 import os
-import pwd
 import socket
 import sys
 
@@ -19,7 +18,7 @@ from xsessiond.core.state import Identity
 from xsessiond.io.listener import BadListener, ListeningSocket, PathInUse, adopt_listeners, bind_listener
 from xsessiond.io.lock import AlreadyRunning, BrokerLock, acquire_broker_lock
 from xsessiond.io.logs import Log
-from xsessiond.io.processes import raise_file_limit
+from xsessiond.io.processes import raise_file_limit, user_name
 from xsessiond.io.runtime_dir import make_directories
 from xsessiond.io.sdnotify import take_service_manager
 from xsessiond.io.service import Service
@@ -115,14 +114,6 @@ def _open_rendezvous(paths: Paths, lock: BrokerLock) -> tuple[ListeningSocket, b
 
 def _open_store(paths: Paths, config: Config) -> Store:
     return SqliteStore(paths.store_file, config.durability, full_fsync=sys.platform == "darwin")
-
-
-def user_name() -> str:
-    """What sessions call the human: the account's name, whichever environment the broker was started from."""
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:  # a container's made-up user
-        return os.environ.get("USER") or "you"
 
 
 def _make_broker(paths: Paths, config: Config) -> Broker:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import pwd
 import resource
 import socket
 import subprocess
@@ -345,3 +346,19 @@ def test_the_limit_of_descriptors_is_raised_and_bounded() -> None:
             assert raise_file_limit(1 << 30) == hard
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_the_human_is_called_as_the_account_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """I1: the same, whoever started the broker and from where."""
+    account = pwd.struct_passwd(("ann", "x", 1000, 1000, "", "/home/ann", "/bin/sh"))
+    monkeypatch.setattr(pwd, "getpwuid", lambda uid: account)
+    monkeypatch.setenv("USER", "cron")
+    assert processes.user_name() == "ann"
+
+    def unknown(uid: int) -> pwd.struct_passwd:
+        raise KeyError(uid)
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    assert processes.user_name() == "cron"
+    monkeypatch.delenv("USER")
+    assert processes.user_name() == "you"

@@ -8,6 +8,7 @@ function is quick and does not block. Refuses to know: sessions, and what follow
 from __future__ import annotations
 
 import os
+import pwd
 import resource
 import sys
 from functools import cache
@@ -42,6 +43,7 @@ __all__ = [
     "raise_file_limit",
     "terminal_name",
     "trace",
+    "user_name",
 ]
 
 MARKS = frozenset({
@@ -147,6 +149,14 @@ def boot_id() -> str:
     "unknown" where the system has no such thing; then processes of different boots cannot be told apart by it.
     """
     return _system.read_boot_id() or "unknown"
+
+
+def user_name() -> str:
+    """Return what sessions call the human: the account's name, whichever environment the broker was started from."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:  # a container's made-up user
+        return os.environ.get("USER") or "you"
 
 
 def raise_file_limit(wanted: int = OPEN_FILES) -> int:

@@ -7,7 +7,6 @@ within a bounded time. Refuses to know: requests, and how anything is decided.
 from __future__ import annotations
 
 import os
-import pwd
 import signal
 import socket
 from collections.abc import Callable
@@ -44,7 +43,7 @@ from xsessiond.io.notify import Notifier
 from xsessiond.io.passphrase import PassphraseFile
 from xsessiond.io.peer import Peer
 from xsessiond.io.peer_facts import PeerFacts
-from xsessiond.io.processes import boot_id, peer_credentials
+from xsessiond.io.processes import boot_id, peer_credentials, user_name
 from xsessiond.io.readiness import FdSet
 from xsessiond.io.runtime_dir import keep_in_place, recover_runtime_dir
 from xsessiond.io.sdnotify import ServiceManager
@@ -85,7 +84,7 @@ class Service:
         self._links = 0
         self._stopped = trio.Event()
         self._uid = os.geteuid()
-        self._facts = PeerFacts(_user_name(self._uid))
+        self._facts = PeerFacts(user_name())
         self._acceptor: Acceptor | None = None
         self._nursery: trio.Nursery | None = None
 
@@ -337,10 +336,3 @@ class Service:
 
     def _report(self, text: str) -> None:
         self._log.write("warning", text, {})
-
-
-def _user_name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"user {uid}"
