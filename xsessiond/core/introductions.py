@@ -1,8 +1,7 @@
 """How sessions come, come back, change and go.
 
-Laws: a session is in the roster exactly while it has a link, may still come back (the grace time), or its harness is
-verified alive; its private socket exists exactly as long. A token is shown once and kept as a hash. Refuses to know:
-messages, beyond giving back what was leased.
+Laws: a session's private socket exists exactly as long as it is in the roster (`liveness` says how long). A token is
+shown once and kept as a hash. Refuses to know: messages, beyond giving back what was leased.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from xsessiond.core.delivery import Delivery
 from xsessiond.core.effects import ForgetProject, OpenDoor, ProcessId, ProjectRead, ReadProject
 from xsessiond.core.errors import Refusal
 from xsessiond.core.holding import Holding
-from xsessiond.core.ids import session_id_from
+from xsessiond.core.ids import ID_BYTES, session_id_from
 from xsessiond.core.liveness import Liveness
 from xsessiond.core.names import check_name, derive_name, fold_name
 from xsessiond.core.permission import require_human
@@ -196,7 +195,7 @@ class Introductions:
         it), and a text for it."""
         if known is None:
             name, notice = self._choose_name(params.name, params)
-            session_id = session_id_from(self._core.entropy(16))
+            session_id = session_id_from(self._core.entropy(ID_BYTES))
             known = Session(session_id, self._core.roster.choose_ref(session_id), name)
         else:
             name, notice = self._give_back_name(known, params)

@@ -12,6 +12,9 @@ import msgspec
 
 from xsessiond.core import limits
 
+TARGETS_KEPT = 256
+"""Buckets of one sender beyond which those that are full again are forgotten."""
+
 
 class PaceSettings(msgspec.Struct, frozen=True):
     """The `[pacing]` settings. Rates are per second, windows in seconds; a burst of 0 means no limit of that kind."""
@@ -63,7 +66,7 @@ class Pace:
         if settings.target_burst:
             bucket = self._targets.get(target_id)
             if bucket is None:
-                if len(self._targets) >= 256:
+                if len(self._targets) >= TARGETS_KEPT:
                     self._drop_full(settings, mono)
                 bucket = self._targets[target_id] = Bucket(settings.target_burst, mono)
             level = bucket.fill(settings.target_burst, settings.target_per_second, mono)
@@ -93,9 +96,8 @@ class Pace:
         recent, key = self._recent, (target_id, digest)
         recent[key] = (mono + settings.duplicate_window, message_id)
         recent.move_to_end(key)
-        while (
-            recent and next(iter(recent.values()))[0] <= mono
-        ):  # the oldest, so that a sender of thousands does not look at all
+        # From the oldest on, so that a sender of thousands does not look at all of them.
+        while recent and next(iter(recent.values()))[0] <= mono:
             recent.popitem(last=False)
 
     def give_back(self, target_id: str, digest: bytes) -> None:

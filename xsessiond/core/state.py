@@ -1,7 +1,7 @@
 """What the broker knows, in one place that its parts share, and how they ask the shell for effects.
 
-Laws: there is one `Core`; its parts (introductions, sending, delivery, questions) keep nothing of their own between
-events. Randomness comes through `entropy` only. Refuses to know: what a request means.
+Laws: there is one `Core`; what more than one of its parts (introductions, sending, delivery, questions …) must know
+between events stands in it. Randomness comes through `entropy` only. Refuses to know: what a request means.
 """
 
 from __future__ import annotations
