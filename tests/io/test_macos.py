@@ -219,12 +219,10 @@ def test_processes() -> None:
     ended.wait()
     assert _macos.read_stat(ended.pid) is None
     assert _macos.read_environ(ended.pid, frozenset({"PATH"})) is None
-    assert _macos.read_command(ended.pid) == []
     assert _macos.read_environ(os.getpid(), frozenset({"PATH", "NOT_SET"})) == {"PATH"}
     assert _macos.is_ours(os.getpid())
     assert not _macos.is_ours(ended.pid)
     assert found.session == os.getsid(0)
-    assert _macos.read_command(os.getpid())
 
 
 def test_where_the_system_has_no_boot_id() -> None:

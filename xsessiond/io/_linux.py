@@ -113,12 +113,6 @@ def terminal_name(device: int) -> str | None:
     return None
 
 
-def read_command(pid: int) -> list[str]:
-    """Return the arguments of `pid`; empty if it has none, is gone, or is hidden."""
-    block = _read(f"/proc/{pid}/cmdline", 4096)
-    return [part.decode("utf-8", "backslashreplace") for part in block.rstrip(b"\0").split(b"\0")] if block else []
-
-
 def read_boot_id() -> str | None:
     """Return the kernel's random id of this boot, or None where it is hidden."""
     text = _read("/proc/sys/kernel/random/boot_id", 64)

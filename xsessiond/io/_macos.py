@@ -118,14 +118,6 @@ def terminal_name(device: int) -> str | None:
     return None if name is None else os.fsdecode(name)
 
 
-def read_command(pid: int) -> list[str]:
-    """Return the arguments of `pid`; empty if it has none, is gone, or is hidden."""
-    try:
-        return psutil.Process(pid).cmdline()
-    except (psutil.Error, OSError, ValueError, OverflowError):
-        return []
-
-
 def read_boot_id() -> str | None:
     """Return the kernel's random id of this boot, or None where it has none."""
     libc = ctypes.CDLL(ctypes.util.find_library("c"), use_errno=True)

@@ -31,8 +31,6 @@ __all__ = [
     "Step",
     "ancestry",
     "boot_id",
-    "controlling_terminal",
-    "describe",
     "environment_marks",
     "identify",
     "is_ours",
@@ -60,8 +58,6 @@ MARKS = frozenset({
 (CURSOR_TRACE_ID)."""
 LONGEST_ANCESTRY = 128
 """More generations than a process tree has; a chain that is read while it changes must end."""
-LONGEST_COMMAND = 200
-"""Characters of a command line in a message for people."""
 
 
 class Step(NamedTuple):
@@ -117,29 +113,12 @@ def trace(pid: int) -> tuple[list[Step], bool]:
     return steps, complete
 
 
-def controlling_terminal(pid: int) -> int | None:
-    """Return the device number of the terminal that controls `pid`, or None if it has none, is gone or is hidden."""
-    found = _system.read_stat(pid) if pid > 0 else None
-    return None if found is None else found.terminal or None
-
-
 def environment_marks(pid: int) -> frozenset[str] | None:
     """Return which of `MARKS` are in the environment that `pid` was started with; None if that cannot be read.
 
     It is what the process was given at its start, by whoever started it: a mark tells something, its absence nothing.
     """
     return _system.read_environ(pid, MARKS) if pid > 0 else None
-
-
-def describe(pid: int) -> str:
-    """Return `name (pid N): command line`, shortened, for messages to people. The text is the process's own."""
-    found = _system.read_stat(pid) if pid > 0 else None
-    if found is None:
-        return f"a process that has ended (pid {pid})"
-    command = " ".join(_system.read_command(pid))
-    if len(command) > LONGEST_COMMAND:
-        command = command[: LONGEST_COMMAND - 1] + "…"
-    return f"{found.name} (pid {pid})" + (f": {command}" if command else "")
 
 
 @cache
