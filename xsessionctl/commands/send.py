@@ -46,10 +46,10 @@ MOST_READ = 16 << 20
     "--when-offline",
     type=click.Choice(["refuse", "queue", "resume"]),
     default=None,
-    help="If the conversation does not run: refuse, keep it for 7 days, or resume it.",
+    help="If the conversation does not run: refuse, or queue: keep it for 7 days. resume is refused in this version.",
 )
 @click.option("--reply-to", metavar="ID", help="The message that this one answers.")
-@click.option("--notify-when-idle", is_flag=True, help="Tell you once when that session has finished.")
+@click.option("--notify-when-idle", is_flag=True, help="Not in this version: it is refused.")
 @click.option("--key", metavar="K", help="The same key twice is one message, however often it is sent.")
 @click.option("--summary", metavar="TEXT", help="One line about it, for listings.")
 def command(

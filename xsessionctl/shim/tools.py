@@ -53,11 +53,12 @@ _INPUTS: dict[str, dict[str, object]] = {
             "maximum": int(MAX_WAIT_S),
             "description": "Seconds to wait for the answer. Only if you cannot go on without it.",
         },
-        "notify_when_idle": {"type": "boolean", "description": "Tell me once when that session is next idle."},
+        "notify_when_idle": {"type": "boolean", "description": "Not in this version: refused."},
         "when_offline": {
             "type": "string",
             "enum": list(_OFFLINE),
-            "description": "If the conversation does not run: refuse (default), queue until it does, or resume it.",
+            "description": "If the conversation does not run: refuse (default), or queue until it does. resume is not "
+            "in this version: refused.",
         },
         "key": _string("Makes a repeat of this very call harmless: the same key is one message."),
     },
