@@ -10,7 +10,7 @@ import os
 import stat
 
 from xsessionctl.client import ClientError
-from xsessiond.core.settings_text import MAX_TEXT
+from xsessiond.settings_reading import MAX_BYTES
 
 MARK = "\ufeff"
 """What some editors put before the first character."""
@@ -25,7 +25,7 @@ class SettingsFile:
         self._before = self._look()
         try:
             with open(self._place, "rb") as file:
-                text = file.read(4 * MAX_TEXT).decode("utf-8")
+                text = file.read(MAX_BYTES).decode("utf-8")
         except FileNotFoundError:
             text = ""
         except UnicodeDecodeError:
