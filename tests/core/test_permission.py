@@ -160,6 +160,23 @@ def test_a_session_that_renames_itself_does_not_push_out_other_warnings() -> Non
     assert [step["by"] for step in entry["decisions"]] == [None, f"session web-0 [{web.ref}]"]
 
 
+def test_an_agent_that_switches_its_session_off_is_an_agent_still() -> None:
+    """5.2: its project's file is its own to write."""
+    house = House()
+    api, web = house.join("api", **{"class": "bypass"}), house.join("web", cwd="/web")
+    sent = api.send(web)
+    house.change_project(web, off=True)
+    escaped = house.connect(peer(web.pid + 9, web.pid, 2, terminal=True))
+    assert escaped.ask("whoami")["kind"] == "script"
+    assert escaped.ask("hold_queue")["held"] == []
+    for method, params in (*HUMAN_ONLY.values(), ("stop", {})):
+        with pytest.raises(Refused, match="switched off"):
+            escaped.ask(method, **params)
+    assert api.check(sent)["state"] == "held"
+    house.change_settings(off=True)
+    assert escaped.ask("whoami")["kind"] == "human", "the user's own file forgets what was claimed"
+
+
 def test_the_settings_decide_what_counts() -> None:
     """5.2: approvals.without_terminal and approvals.passphrase, as they are now."""
     house = House(CoreSettings(without_terminal=True))

@@ -23,6 +23,8 @@ def find_caller(core: Core, wire: Wire) -> Caller:
             return Caller("session", next(iter(sessions)))
         if sessions:
             return Caller("script", core.script, among=tuple(s for s in core.roster.running() if s in sessions))
+        if process in core.silenced:
+            return Caller("script", core.script, silenced=True)
     # People come to the rendezvous; on a session's private socket nobody looked whether it is one.
     if wire.door is None and looks_human(wire.peer):
         return Caller("human", core.human)

@@ -22,6 +22,9 @@ from xsessiond.core.waits import Waits
 KNOWN_ENDED = 512
 """Sessions that ended, have no mail and may still be told apart from unknown ones."""
 
+SILENCED_MOST = 10_000
+"""Harnesses that are remembered because a project's file switched their sessions off."""
+
 
 class Liveness:
     """The part of the broker that knows when a session goes."""
@@ -97,10 +100,16 @@ class Liveness:
         """The settings say that it is not to be reached at all."""
         text = "Messages between sessions are switched off here."
         self._core.turn_away(session.id, Refusal("feature_off", text, "The settings say so: xsessionctl config show."))
+        if session.process is not None and not self._core.settings.off:
+            # It is an agent's all the same. A project's file is the agent's to write, who shall not get out that way.
+            self._core.silenced[session.process] = None
+            if len(self._core.silenced) > SILENCED_MOST:
+                del self._core.silenced[next(iter(self._core.silenced))]
         self.end(session, "off", now)
 
     def switch_all_off(self, now: Now) -> None:
-        """As `switch_off`, for everybody."""
+        """As `switch_off`, for everybody. This the user wants, and what sessions said of themselves is forgotten."""
+        self._core.silenced.clear()
         for session in list(self._core.roster.running()):
             self.switch_off(session, now)
 

@@ -42,6 +42,8 @@ def _find_agent(caller: Caller, peer: Peer) -> str | None:
     if caller.among:
         names = [f"{session.name} [{session.ref}]" for session in caller.among]
         return f"It runs below the harness of several sessions ({_list(names)})."
+    if caller.silenced:
+        return "It runs below an agent whose session its project's settings switched off."
     if peer.marks:
         return f"It was started by a coding agent: {_list(sorted(peer.marks))} is in its environment or above it."
     return None

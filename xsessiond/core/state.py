@@ -22,6 +22,7 @@ from xsessiond.core.effects import (
     LookUp,
     Peer,
     Persist,
+    ProcessId,
     Question,
     SendFrame,
     WriteLog,
@@ -80,11 +81,13 @@ class Wire:
 
 class Caller(msgspec.Struct, frozen=True):
     """Who speaks. kind: session, human or script. session: the session that speaks, or the human's own box. among:
-    sessions it may be, where its process belongs to several."""
+    sessions it may be, where its process belongs to several. silenced: it is below an agent whose session a project's
+    file switched off."""
 
     kind: str
     session: Session
     among: tuple[Session, ...] = ()
+    silenced: bool = False
 
     @property
     def is_session(self) -> bool:
@@ -149,6 +152,7 @@ class Core:
         self.resolver = Resolver(self.roster, identity.machine)
         self.agenda = Agenda()
         self.wires: dict[int, Wire] = {}
+        self.silenced: dict[ProcessId, None] = {}
         self.messages: dict[str, Message] = {}
         self.introduced: dict[str, Session] = {}
         """Sessions that registered and have not attached since, oldest first."""
