@@ -8,10 +8,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import assert_never
 
 import trio
 
-from xsessiond.core.effects import FindEvents, FindKey, FindMessage, FindSent, Found, LookedUp, LookUp, Question
+from xsessiond.core.effects import (
+    FindEvents,
+    FindKey,
+    FindMessage,
+    FindSent,
+    Found,
+    LookedUp,
+    LookUp,
+    Question,
+    ReadLog,
+)
 from xsessiond.store.contract import Store, StoreError
 
 
@@ -73,5 +84,7 @@ def answer_question(store: Store, question: Question) -> Found:
             return store.sent_by(question.sender_id, question.limit)
         case FindEvents():
             return store.events_of(question.seqs)
-        case _:
+        case ReadLog():
             return store.read_log(limit=question.limit, since_ms=question.since_ms, thread=question.thread)
+        case _:
+            assert_never(question)
