@@ -23,16 +23,18 @@ def at_terminal(
     within_s: float = 20.0,
     interrupt_at: str | None = None,
     closed_output: bool = False,
+    below: bool = False,
     **extra: str,
 ) -> tuple[int, str]:
     """Run `xsessionctl` with `words` at a terminal; returns its exit code and all that appeared, line ends as `\\n`.
 
     interrupt_at: type Ctrl-C once this has appeared. closed_output: it has no standard output, as after `>&-`.
+    below: at a terminal of this very process, as an agent can make one.
     """
-    if not closed_output:
+    if not (closed_output or below):
         replies = [] if interrupt_at is None else [(interrupt_at, "\x03")]
         return as_human(place, *words, replies=replies, columns=columns, within_s=within_s, **extra)
-    closed = "import sys; sys.stdout = None; "
+    closed = "import sys; sys.stdout = None; " if closed_output else ""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     process = subprocess.Popen(

@@ -66,7 +66,8 @@ def test_a_send_that_is_held_is_exit_6_and_says_where_it_waits(running: PrivateB
     assert told.returncode == 6
     first, second = told.stdout.splitlines()
     assert re.fullmatch(
-        r"held for careless \[\w+\]: a human must decide \(parity: .*\), until \d\d:\d\d · m-\w{32}", first
+        r"held for careless \[\w+\]: a human must decide \(parity: .*\), until (\d{4}-\d\d-\d\d )?\d\d:\d\d · m-\w{32}",
+        first,
     )
     assert "xsessionctl hold-queue" in second
     assert "Do not send it again." in second
