@@ -144,3 +144,12 @@ def test_a_newcomer_names_its_harness_but_none_above_the_session_it_is_in() -> N
     assert find_harness(core, peer(9, 1000, 7), 9) == ProcessId(9, 90)
     assert find_harness(core, peer(9, 1000, 7), 1000) == ProcessId(1000, 10000)
     assert find_harness(core, peer(9, 1000, 7), 7) is None
+
+
+def test_below_an_agent_that_switched_its_session_off_is_no_human() -> None:
+    """5.2: a project's file is the agent's own to write."""
+    house = House()
+    web = house.join("web", pid=1000)
+    house.change_project(web, off=True)
+    caller = caller_of(house, peer(7, 1000, 2, terminal=True))
+    assert (caller.kind, caller.silenced) == ("script", True)

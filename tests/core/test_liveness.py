@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.core_house import House, peer, refused
+from xsessiond.core import liveness
 from xsessiond.core.effects import ProcessExited, ProcessId
 from xsessiond.core.limits import GRACE_S, PING_AFTER_S, PONG_WITHIN_S
 from xsessiond.core.liveness import KNOWN_ENDED
@@ -285,6 +286,23 @@ def test_who_is_switched_off_is_gone(house: House) -> None:
     assert sum(house.watched.values()) == 0
     house.answer_projects()
     assert house.names() == []
+
+
+def test_agents_that_switched_themselves_off_are_remembered_and_not_without_end(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """5.2: by a project, of which there may be many; by the user's own settings nobody is an agent more than before."""
+    monkeypatch.setattr(liveness, "SILENCED_MOST", 2)
+    for number in range(3):
+        guest = house.join(f"web-{number}", pid=(number + 1) * 1000, cwd=f"/{number}")
+        house.change_project(guest, off=True)
+    silenced = house.broker.core.silenced
+    assert [process.pid for process in silenced] == [2000, 3000]
+    nobody = house.join("nowhere", pid=0, cwd="/nowhere")
+    house.change_project(nobody, off=True)
+    assert len(silenced) == 2
+    house.change_settings(off=True)
+    assert not silenced
 
 
 def test_who_waits_to_become_a_session_that_ends_is_told(house: House) -> None:
