@@ -24,9 +24,9 @@ Durability = Literal["full", "normal", "none"]
 CONFIG = """[store]
 durability = "{durability}"
 [pacing]
-target_burst = 1000000000
+target_burst = 1000000
 target_per_second = 1000000
-sender_burst = 1000000000
+sender_burst = 1000000
 sender_per_second = 1000000
 duplicate_window = 0
 queue_per_session = 10000
