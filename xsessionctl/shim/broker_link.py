@@ -88,10 +88,14 @@ class BrokerLink:
 
     # -- what the loop needs -------------------------------------------------------------------------------------------
 
+    def fileno(self) -> int | None:
+        """What to poll, if there is a connection."""
+        return None if self._peer is None else self._peer.fileno()
+
     @property
-    def peer(self) -> Peer | None:
-        """The connection to poll, if there is one."""
-        return self._peer
+    def wants_write(self) -> bool:
+        """Whether to poll for writing too."""
+        return self._peer is not None and self._peer.wants_write
 
     @property
     def _needed(self) -> bool:

@@ -9,11 +9,10 @@ else. Refuses to know: what tools do.
 from __future__ import annotations
 
 import os
-import select
 import sys
 from time import monotonic
 
-from xsessionctl.shim import tools
+from xsessionctl.shim import loop, tools
 from xsessionctl.shim.broker_link import BrokerLink, Rendezvous
 from xsessionctl.shim.calls import Calls
 from xsessionctl.shim.identity import Identity, find_harness, read_process
@@ -25,6 +24,7 @@ from xsessiond.core.jsonrpc import LineSplitter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from xsessionctl.shim.loop import Source
     from xsessiond.core.jsonrpc import Oversize
 
 _OURS_ALONE = ("NAME", "LABEL", "CLASS", "INBOUND", "HARNESS", "SOCKET", "TOKEN_FILE")
@@ -43,6 +43,7 @@ class Shim:
         self._outlet = Outlet(stdout)
         self._link = BrokerLink(identity, rendezvous)
         self._calls = Calls(identity, self._link, self._outlet, self._protocol)
+        self._sources: list[Source] = [self._link]
         self._introduced = False
         self._introduce_at: float | None = None
         self._ending: float | None = None  # until then what runs may finish; nothing more is read
@@ -58,17 +59,15 @@ class Shim:
         self._link.drop()
 
     def _turn(self) -> None:
-        peer = self._link.peer
         reading = [self._wakeup, *self._watch.descriptors]
         if self._ending is None and self._outlet.waiting <= limits.SHIM_INBOX_PAUSE:
             reading.append(self._stdin)
         writing = [self._outlet.fd] if self._outlet.waiting else []
-        if peer is not None:
-            reading.append(peer.fileno())
-            if peer.wants_write:
-                writing.append(peer.fileno())
         broken = [] if self._outlet.waiting or self._outlet.broken else [self._outlet.fd]
-        readable, writable, gone = _poll(reading, writing, broken, self._time_left())
+        due = [self._calls.due, self._ending, self._introduce_at]
+        if self._watch.look_every is not None:
+            due.append(monotonic() + self._watch.look_every)
+        readable, writable, gone = loop.wait(self._sources, reading, writing, broken, due)
         now = monotonic()
         if self._wakeup in readable or self._watch.look(readable):
             # There is nobody left to answer.
@@ -77,26 +76,12 @@ class Shim:
             self._outlet.fail()
         if self._outlet.fd in writable:
             self._outlet.write_some()
-        if peer is not None and self._link.peer is peer:
-            if peer.fileno() in writable:
-                self._link.write()
-            if peer.fileno() in readable:
-                self._link.read()
         if self._stdin in readable:
             self._read()
         if self._introduce_at is not None and self._introduce_at <= now:
             self._introduce()
-        self._link.tick(now)
         self._calls.tick(now)
         self._consider_ending(now)
-
-    def _time_left(self) -> float | None:
-        times = [
-            time for time in (self._link.due, self._calls.due, self._ending, self._introduce_at) if time is not None
-        ]
-        if self._watch.look_every is not None:
-            times.append(monotonic() + self._watch.look_every)
-        return max(0.0, min(times) - monotonic()) if times else None
 
     def _read(self) -> None:
         try:
@@ -159,32 +144,6 @@ class Shim:
             self._over = True
 
         self._link.ask("end", {}, self._ending, done)
-
-
-def _poll(
-    reading: list[int], writing: list[int], broken: list[int], timeout: float | None
-) -> tuple[set[int], set[int], set[int]]:
-    """Which of them are readable (or at their end), writable, and without a reader; `timeout` in seconds, None for
-    ever."""
-    if sys.platform == "darwin":
-        # Its poll() knows no kqueue. That nobody reads our output is noticed with the next line there.
-        found, free, _ = select.select(reading, writing, [], timeout)
-        return set(found), set(free), set()
-    poll = select.poll()
-    wanted = dict.fromkeys((*reading, *writing, *broken), 0)
-    for fd in reading:
-        wanted[fd] |= select.POLLIN
-    for fd in writing:
-        wanted[fd] |= select.POLLOUT
-    for fd, events in wanted.items():
-        poll.register(fd, events)
-    ready = poll.poll(None if timeout is None else timeout * 1000 + 1)
-    end = select.POLLHUP | select.POLLERR | select.POLLNVAL
-    return (
-        {fd for fd, event in ready if fd in reading and event & (select.POLLIN | end)},
-        {fd for fd, event in ready if fd in writing and event & (select.POLLOUT | end)},
-        {fd for fd, event in ready if fd in broken and event & end},
-    )
 
 
 def _catch_signals() -> int:

@@ -1,0 +1,81 @@
+"""What a door is: a way into a running harness from outside of its model's own calls.
+
+A door is a source of the shim's loop (`xsessionctl.shim.loop`) that can be given text. Laws: it never waits; each
+`post` ends in exactly one outcome; what it posts it posts whole. Refuses to know: the broker, which messages the text
+holds, and when to post: at most one text is under way at a time, and that is its user's business.
+
+    post() ──▶ WRITTEN     the harness has it; that a turn has it too is told by a hook, or never
+           ├─▶ DELIVERED   the harness itself said that it is in a turn
+           ├─▶ REFUSED     not now (no turn to steer, the composer is not empty): it may be tried again
+           └─▶ GONE        the door is broken and stays so until `reopen`
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+WRITTEN, DELIVERED, REFUSED, GONE = "written", "delivered", "refused", "gone"
+if TYPE_CHECKING:
+    Done: TypeAlias = Callable[[str], None]
+    """Called once with one of the outcomes."""
+
+
+class Door:
+    """A door that is never open: the base of the others, each of which overrides what it needs.
+
+    delivery: what the listing says of a session with this door while it is open: `push` if it can start a turn in an
+    idle session, `turn` if it only adds to turns that come by themselves. modes: what it can do, of `auto followup
+    inject steer`. most: the longest text that it takes, in characters. busy_too: whether it may be used while a turn
+    runs; else the hooks carry what comes then. on_change: to be called when `is_open` has changed without a `post`.
+    """
+
+    delivery = "push"
+    modes: tuple[str, ...] = ("auto", "followup")
+    most = 48 << 10
+    busy_too = True
+    wants_write = False
+    due: float | None = None
+    on_change: Callable[[], None]
+
+    def __init__(self) -> None:
+        self.on_change = _nothing
+
+    @property
+    def is_open(self) -> bool:
+        """Whether `post` may succeed now."""
+        return False
+
+    def post(self, text: str, *, busy: bool, mode: str, done: Done) -> None:
+        """Takes one text (rendered envelopes, or a notice) on its way.
+
+        busy: whether a turn runs, as far as is known. mode: `auto`, or the one that all of its messages ask for.
+        """
+        done(GONE)
+
+    def reopen(self) -> None:
+        """Called now and then while the door is not open: it may look whether it can be used again."""
+
+    def close(self) -> None:
+        """The session ends: nothing more is posted or told."""
+
+    # -- as a source of the loop ---------------------------------------------------------------------------------------
+
+    def fileno(self) -> int | None:
+        """What to poll; None while nothing is open."""
+        return None
+
+    def read(self) -> None:
+        """Call when it is readable."""
+
+    def write(self) -> None:
+        """Call when it is writable, if `wants_write`."""
+
+    def tick(self, now: float) -> None:
+        """Call when `due` is over; may be called at other times."""
+
+
+def _nothing() -> None:
+    pass

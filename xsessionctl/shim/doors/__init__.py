@@ -1,0 +1,1 @@
+"""The doors into the harnesses, one module each; what a door is stands in `xsessionctl.shim.door`."""
