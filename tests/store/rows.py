@@ -14,8 +14,10 @@ from xsessiond.store.contract import (
     PutMessage,
     PutSession,
     PutTrust,
+    PutWatch,
     SessionRow,
     TrustRow,
+    WatchRow,
 )
 
 HOUR = 3_600_000
@@ -114,3 +116,12 @@ def trust(trust_id: str, sender_id: str = "s-a", target_id: str = "s-b", **value
 
 def put_trust(trust_id: str, sender_id: str = "s-a", target_id: str = "s-b", **values: object) -> PutTrust:
     return PutTrust(trust(trust_id, sender_id, target_id, **values))
+
+
+def watch(asker_id: str, target_id: str, **values: object) -> WatchRow:
+    """Return what somebody asked for half a day."""
+    return replace(WatchRow(asker_id, target_id, NOW, NOW + 12 * HOUR), **values)
+
+
+def put_watch(asker_id: str, target_id: str, **values: object) -> PutWatch:
+    return PutWatch(watch(asker_id, target_id, **values))

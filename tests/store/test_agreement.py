@@ -9,11 +9,12 @@ from pathlib import Path
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.store.rows import hold, mark, message, message_id, session, trust
+from tests.store.rows import hold, mark, message, message_id, session, trust, watch
 from xsessiond.store.contract import (
     DropPins,
     DropReceipts,
     DropTrust,
+    DropWatch,
     Op,
     PutHold,
     PutMessage,
@@ -21,6 +22,7 @@ from xsessiond.store.contract import (
     PutReceipt,
     PutSession,
     PutTrust,
+    PutWatch,
     Store,
     StoreError,
 )
@@ -93,6 +95,7 @@ trusts = st.builds(
     scope=st.sampled_from(["session", "pair"]),
     until=st.none() | TIMES,
 )
+watches = st.builds(watch, st.sampled_from(SESSIONS), st.sampled_from(SESSIONS[:3]), until=TIMES)
 receipts = st.builds(PutReceipt, st.sampled_from(SESSIONS), TEXTS, st.sampled_from(STATES), TIMES, TEXTS)
 other_ops = st.one_of(
     st.builds(PutSession, sessions),
@@ -101,6 +104,8 @@ other_ops = st.one_of(
     st.builds(PutHold, holds),
     st.builds(PutTrust, trusts),
     st.builds(DropTrust, st.sampled_from(["t-1", "t-2"])),
+    st.builds(PutWatch, watches),
+    st.builds(DropWatch, st.sampled_from(SESSIONS), st.sampled_from(SESSIONS[:3])),
     receipts,
     st.builds(DropReceipts, st.sampled_from(SESSIONS), TIMES),
 )

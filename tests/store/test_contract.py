@@ -16,14 +16,17 @@ from tests.store.rows import (
     put_hold,
     put_session,
     put_trust,
+    put_watch,
     session,
     trust,
+    watch,
 )
 from xsessiond.core.limits import LOG_BYTES
 from xsessiond.store.contract import (
     DropPins,
     DropReceipts,
     DropTrust,
+    DropWatch,
     EventRow,
     PutHold,
     PutMessage,
@@ -386,6 +389,25 @@ def test_trust_goes_with_either_session(store: Store, gone: str) -> None:
     assert [row.id for row in store.load().trusts] == ["t-1"]
     store.prune(older_than_ms=NOW + 1)
     assert store.load().trusts == []
+
+
+def test_watches_are_kept_one_for_each_two_until_they_are_dropped(store: Store) -> None:
+    """9.2: also over a restart of the broker."""
+    store.commit([put_watch("s-b", "s-a"), put_watch("s-a", "s-b"), put_watch("human", "s-a")])
+    store.commit([put_watch("s-a", "s-b", until=NOW + HOUR), DropWatch("s-b", "s-a"), DropWatch("s-b", "s-none")])
+    assert store.load().watches == [watch("human", "s-a"), watch("s-a", "s-b", until=NOW + HOUR)]
+    store.commit([put_watch("s-c", "s-a"), DropWatch("s-c", "s-a"), DropWatch("human", "s-a")])
+    assert store.load().watches == [watch("s-a", "s-b", until=NOW + HOUR)]
+
+
+@pytest.mark.parametrize("gone", ["s-a", "s-b"])
+def test_watches_are_pruned_with_either_session(store: Store, gone: str) -> None:
+    store.commit([put_session(name, live=name != gone, ended_at=NOW) for name in ("s-a", "s-b", "s-c")])
+    store.commit([put_watch("s-a", "s-b"), put_watch("human", gone), put_watch("human", "s-c")])
+    store.prune(older_than_ms=NOW)
+    assert len(store.load().watches) == 3
+    store.prune(older_than_ms=NOW + 1)
+    assert store.load().watches == [watch("human", "s-c")]
 
 
 def test_what_was_decided_is_told_by_message(store: Store) -> None:

@@ -10,13 +10,14 @@ import pytest
 
 from tests.store.rows import NOW, hold, mark, message, message_id, put, put_hold, put_session, put_trust, session
 from xsessiond.store import schema, sqlite
-from xsessiond.store.contract import HoldRow, MessageRow, SessionRow, StoreError, TrustRow
+from xsessiond.store.contract import HoldRow, MessageRow, SessionRow, StoreError, TrustRow, WatchRow
 from xsessiond.store.schema import CONTENT_COLUMNS, MESSAGE_COLUMNS, MIGRATIONS, SHELF_BITS
 from xsessiond.store.sqlite import SqliteStore
 
 HASHES = [
     "cfde06f929d3e1fdfbb18d09ec1f8557998639caa6a0e39daba3165412c0386d",
     "2f62d3966826e9241136b96ed046bd91fabcc6ac598cf192ed3971469dd8d665",
+    "b89d4b30f00c61e71849d6aafc48f703720311aa40f140d30514b08d41adc193",
 ]
 """Of every step there is. A line is added for a new step; none is ever changed after a release."""
 
@@ -39,6 +40,7 @@ def test_tables_have_the_fields_of_the_rows(path: Path) -> None:
     assert columns(path, "content") == list(CONTENT_COLUMNS)
     assert columns(path, "hold") == list(HoldRow.__struct_fields__)
     assert columns(path, "trust") == list(TrustRow.__struct_fields__)
+    assert columns(path, "watch") == list(WatchRow.__struct_fields__)
     assert {*MESSAGE_COLUMNS, *CONTENT_COLUMNS} == set(MessageRow.__struct_fields__)
     assert CONTENT_COLUMNS[-1] == "body"
 
@@ -109,7 +111,7 @@ def test_a_store_of_the_first_version_is_taken_along(path: Path, monkeypatch: py
     try:
         found = store.load()
         assert found.sessions == [old]
-        assert (found.holds, found.trusts) == ([], [])
+        assert (found.holds, found.trusts, found.watches) == ([], [], [])
         store.commit([put(1, state="held"), put_hold(1), put_trust("t-1")])
         assert store.load().holds == [hold(1)]
     finally:

@@ -12,6 +12,7 @@ import pytest
 from tests.store.rows import mark, message, message_id, put, put_session
 from xsessiond.store import sqlite
 from xsessiond.store.contract import StoreError, StoreNewer
+from xsessiond.store.schema import VERSION
 from xsessiond.store.sqlite import LOG_CAP, SqliteStore
 
 BIG = "x" * 200_000
@@ -32,7 +33,9 @@ def test_a_newer_store_is_left_untouched(path: Path, *, unclean: bool) -> None:
     if not unclean:
         newer.close()
     before = files(path)
-    with pytest.raises(StoreNewer, match=r"written by a newer xsessiond \(format 4711, this one knows 2\)") as refusal:
+    with pytest.raises(
+        StoreNewer, match=rf"written by a newer xsessiond \(format 4711, this one knows {VERSION}\)"
+    ) as refusal:
         SqliteStore(path, "full")
     assert not refusal.value.transient
     after = files(path)

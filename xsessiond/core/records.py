@@ -202,6 +202,29 @@ class DropTrust(msgspec.Struct, frozen=True):
     trust_id: str
 
 
+class WatchRow(msgspec.Struct, frozen=True):
+    """A session or a human asked to be told once when another session is idle. asker_id: as `SessionRow.id`, or
+    `human`. at: when it asked first. until: when it is told that it was in vain."""
+
+    asker_id: str
+    target_id: str
+    at: int
+    until: int
+
+
+class PutWatch(msgspec.Struct, frozen=True):
+    """Insert the row, or replace that of the same two."""
+
+    row: WatchRow
+
+
+class DropWatch(msgspec.Struct, frozen=True):
+    """The asker was told, or nobody asks any more."""
+
+    asker_id: str
+    target_id: str
+
+
 Op = (
     PutSession
     | PutMessage
@@ -213,6 +236,8 @@ Op = (
     | PutHold
     | PutTrust
     | DropTrust
+    | PutWatch
+    | DropWatch
 )
 
 
@@ -223,7 +248,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     time ago or have waiting mail. messages: state queued, held or handed, by seq. receipts: in the order in which they
     came. next_seq: one more than the highest seq ever used. pair_seqs: highest pair_seq ever used per (sender, target)
     among these sessions; a sender without an id stands there by its kind. holds: of these messages. trusts: all, those
-    that are over too.
+    that are over too. watches: all.
     """
 
     sessions: Sequence[SessionRow]
@@ -234,3 +259,4 @@ class Snapshot(msgspec.Struct, frozen=True):
     pair_seqs: Sequence[tuple[str, str, int]]
     holds: Sequence[HoldRow] = ()
     trusts: Sequence[TrustRow] = ()
+    watches: Sequence[WatchRow] = ()

@@ -16,6 +16,7 @@ from xsessiond.core.records import (
     DropPins,
     DropReceipts,
     DropTrust,
+    DropWatch,
     EventRow,
     HoldRow,
     MarkMessage,
@@ -27,9 +28,11 @@ from xsessiond.core.records import (
     PutReceipt,
     PutSession,
     PutTrust,
+    PutWatch,
     SessionRow,
     Snapshot,
     TrustRow,
+    WatchRow,
 )
 
 __all__ = [
@@ -38,6 +41,7 @@ __all__ = [
     "DropPins",
     "DropReceipts",
     "DropTrust",
+    "DropWatch",
     "EventRow",
     "HoldRow",
     "Integrity",
@@ -50,12 +54,14 @@ __all__ = [
     "PutReceipt",
     "PutSession",
     "PutTrust",
+    "PutWatch",
     "SessionRow",
     "Snapshot",
     "Store",
     "StoreError",
     "StoreNewer",
     "TrustRow",
+    "WatchRow",
 ]
 
 
@@ -127,7 +133,8 @@ class Store(Protocol):
 
     def prune(self, *, older_than_ms: int) -> int:
         """Deletes messages that ended before that time, and sessions that did and have no waiting mail, with their
-        pins and receipts. Never what waits. Returns how many messages. In steps, beside commits, from any thread."""
+        pins, receipts and watches. Never what waits. Returns how many messages. In steps, beside commits, from any
+        thread."""
 
     def check(self) -> Integrity:
         """A full integrity check: reads the whole file, never raises, and changes nothing whatever it finds."""

@@ -18,6 +18,7 @@ from xsessiond.store.contract import (
     DropPins,
     DropReceipts,
     DropTrust,
+    DropWatch,
     EventRow,
     HoldRow,
     Integrity,
@@ -30,10 +31,12 @@ from xsessiond.store.contract import (
     PutReceipt,
     PutSession,
     PutTrust,
+    PutWatch,
     SessionRow,
     Snapshot,
     StoreError,
     TrustRow,
+    WatchRow,
 )
 
 
@@ -51,6 +54,7 @@ class MemoryStore:
         self._pairs: dict[tuple[str, str], int] = {}
         self._holds: dict[int, HoldRow] = {}
         self._trusts: dict[str, TrustRow] = {}
+        self._watches: dict[tuple[str, str], WatchRow] = {}
         self._next_seq = 1
 
     # -- writing ------------------------------------------------------------------------------------------------------
@@ -105,6 +109,10 @@ class MemoryStore:
                 self._trusts[trust.id] = trust
             case DropTrust():
                 self._trusts.pop(op.trust_id, None)
+            case PutWatch(watch):
+                self._watches[watch.asker_id, watch.target_id] = watch
+            case DropWatch():
+                self._watches.pop((op.asker_id, op.target_id), None)
             case DropReceipts():
                 self._receipts = [it for it in self._receipts if it.session_id != op.session_id or it.at > op.upto]
 
@@ -133,6 +141,8 @@ class MemoryStore:
         self._receipts = [receipt for receipt in self._receipts if receipt.session_id in {"human", *self._sessions}]
         known = self._sessions
         self._trusts = {key: it for key, it in self._trusts.items() if it.sender_id in known and it.target_id in known}
+        askers = {"human", *known}
+        self._watches = {key: it for key, it in self._watches.items() if key[0] in askers and key[1] in known}
         self._pairs = {pair: count for pair, count in self._pairs.items() if self._is_pair_known(*pair)}
 
     def checkpoint(self) -> None:
@@ -158,6 +168,7 @@ class MemoryStore:
                 pair_seqs=sorted((*pair, count) for pair, count in pairs.items() if self._is_pair_known(*pair)),
                 holds=[self._holds[row.seq] for row in rows if row.state in WAITING_STATES and row.seq in self._holds],
                 trusts=[self._trusts[key] for key in sorted(self._trusts)],
+                watches=[self._watches[key] for key in sorted(self._watches)],
             )
 
     def find_message(self, message_id: str) -> tuple[MessageRow, Sequence[EventRow]] | None:

@@ -86,6 +86,12 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             target_name TEXT NOT NULL, scope TEXT NOT NULL, "by" TEXT NOT NULL, at INTEGER NOT NULL, until INTEGER
         ) WITHOUT ROWID""",
     ),
+    (
+        """CREATE TABLE watch (
+            asker_id TEXT, target_id TEXT, at INTEGER NOT NULL, until INTEGER NOT NULL,
+            PRIMARY KEY (asker_id, target_id)
+        ) WITHOUT ROWID""",
+    ),
 )
 """Step n makes a file of version n + 1. Append only."""
 

@@ -21,6 +21,7 @@ from xsessiond.store.contract import (
     SessionRow,
     Snapshot,
     TrustRow,
+    WatchRow,
 )
 from xsessiond.store.schema import MESSAGE_COLUMNS, SHELF_BITS
 
@@ -45,6 +46,7 @@ _HOLDS: Final = f"""SELECT {", ".join("h." + name for name in HoldRow.__struct_f
 _TRUSTS: Final = (
     'SELECT id, sender_id, sender_name, target_id, target_name, scope, "by", at, until FROM trust ORDER BY id'
 )
+_WATCHES: Final = "SELECT asker_id, target_id, at, until FROM watch ORDER BY asker_id, target_id"
 _BOUND_MOST: Final = 500
 """Values bound to one statement: SQLite's own limit may be 999."""
 _FLAGS: Final = ("can_reply", "live", "noted")
@@ -79,6 +81,7 @@ def load_snapshot(db: sqlite3.Connection) -> Snapshot:
             pair_seqs=db.execute(_PAIR_SEQS).fetchall(),
             holds=[HoldRow(*row) for row in db.execute(_HOLDS)],
             trusts=[TrustRow(*row) for row in db.execute(_TRUSTS)],
+            watches=[WatchRow(*row) for row in db.execute(_WATCHES)],
         )
     finally:
         db.execute("COMMIT")

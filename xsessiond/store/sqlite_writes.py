@@ -19,6 +19,7 @@ from xsessiond.store.contract import (
     DropPins,
     DropReceipts,
     DropTrust,
+    DropWatch,
     HoldRow,
     MarkMessage,
     Op,
@@ -28,8 +29,10 @@ from xsessiond.store.contract import (
     PutReceipt,
     PutSession,
     PutTrust,
+    PutWatch,
     SessionRow,
     TrustRow,
+    WatchRow,
 )
 from xsessiond.store.schema import CONTENT_COLUMNS
 from xsessiond.store.sqlite_reads import WAITING, next_seq
@@ -60,6 +63,7 @@ _PUT_PIN: Final = _insert("pin", PutPin.__struct_fields__, verb="REPLACE")
 _PUT_RECEIPT: Final = _insert("receipt", PutReceipt.__struct_fields__)
 _PUT_HOLD: Final = _insert("hold", HoldRow.__struct_fields__, verb="REPLACE")
 _PUT_TRUST: Final = _insert("trust", TrustRow.__struct_fields__, verb="REPLACE")
+_PUT_WATCH: Final = _insert("watch", WatchRow.__struct_fields__, verb="REPLACE")
 _PUT_EVENT: Final = """INSERT INTO event (seq, at, state, "by", rule)
     SELECT ?1, ?2, ?3, ?4, ?5 WHERE EXISTS (SELECT 1 FROM message WHERE seq = ?1)"""
 _NOT_YET: Final = (None, None, None, None)
@@ -90,6 +94,8 @@ _RANKS: Final[dict[type[Op], int]] = {
     PutHold: 5,
     PutTrust: 6,
     DropTrust: 6,
+    PutWatch: 7,
+    DropWatch: 7,
 }
 
 
@@ -171,8 +177,8 @@ def _put_sessions(db: sqlite3.Connection, ops: Iterable[PutSession]) -> int:
     return 0
 
 
-def _put_rows(statement: str) -> Callable[[sqlite3.Connection, Iterable[PutHold | PutTrust]], int]:
-    def write(db: sqlite3.Connection, ops: Iterable[PutHold | PutTrust]) -> int:
+def _put_rows(statement: str) -> Callable[[sqlite3.Connection, Iterable[PutHold | PutTrust | PutWatch]], int]:
+    def write(db: sqlite3.Connection, ops: Iterable[PutHold | PutTrust | PutWatch]) -> int:
         db.executemany(statement, [astuple(op.row) for op in ops])
         return 0
 
@@ -198,6 +204,8 @@ _WRITERS: Final[dict[type[Op], Callable[..., int]]] = {
     PutHold: _put_rows(_PUT_HOLD),
     PutTrust: _put_rows(_PUT_TRUST),
     DropTrust: _run_all("DELETE FROM trust WHERE id = ?"),
+    PutWatch: _put_rows(_PUT_WATCH),
+    DropWatch: _run_all("DELETE FROM watch WHERE asker_id = ? AND target_id = ?"),
 }
 
 
@@ -231,7 +239,8 @@ def delete_messages(db: sqlite3.Connection, seqs: Sequence[int]) -> None:
 
 
 def delete_ended_sessions(db: sqlite3.Connection, older_than_ms: int) -> None:
-    """Deletes sessions that ended before that time and have no waiting mail, with their pins, receipts and counters."""
+    """Deletes sessions that ended before that time and have no waiting mail, with their pins, receipts, watches and
+    counters."""
     db.execute(
         f"""DELETE FROM session WHERE NOT live AND coalesce(ended_at, last_seen_at) < ?
             AND id NOT IN (SELECT target_id FROM message WHERE state IN ({WAITING}))""",  # noqa: S608 - constants
@@ -241,6 +250,7 @@ def delete_ended_sessions(db: sqlite3.Connection, older_than_ms: int) -> None:
     db.execute(f"DELETE FROM pin WHERE sender_id {gone}")  # noqa: S608 - constants
     db.execute(f"DELETE FROM receipt WHERE session_id {gone} AND session_id <> 'human'")  # noqa: S608 - constants
     db.execute(f"DELETE FROM trust WHERE sender_id {gone} OR target_id {gone}")  # noqa: S608 - constants
+    db.execute(f"DELETE FROM watch WHERE (asker_id {gone} AND asker_id <> 'human') OR target_id {gone}")  # noqa: S608 - constants
     db.execute(
         f"""DELETE FROM pair WHERE (target_id {gone} AND target_id <> 'human')
             OR (sender {gone} AND sender NOT IN ('human', 'script'))"""  # noqa: S608 - constants
