@@ -354,3 +354,63 @@ def test_places_are_all_that_could_change_the_answer(place: Path) -> None:
     assert find_places([f"{root}/real/no/such/x.toml"])[0] == {f"{root}/real": {"no"}}
     assert find_places([f"{root}/round/x"])[0] == {root: {"round"}}
     assert find_places([f"{root}/a\0b", "/\ud800"])[0] == {root: {"a\0b"}, "/": {"\ud800"}}
+
+
+# -- a bug of ours -----------------------------------------------------------------------------------------------------
+
+
+class Stumbling(SettingsFiles):
+    """The user's files, read by a reader that a bug ends while `stumbles`."""
+
+    stumbles = False
+
+    def read(self) -> Config:
+        if self.stumbles:
+            raise AssertionError("nobody thought of this file")
+        return super().read()
+
+
+async def test_a_reader_that_fails_leaves_in_force_what_was_and_is_tried_again(
+    paths: Paths, file: Path, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """14.2: the broker goes on, `status` is red, and the next change is read."""
+    monkeypatch.setattr("tests.io.test_settings.SettingsFiles", Stumbling)
+    monkeypatch.setattr(settings, "GATHER_S", 0.001)
+    file.write_text(HOLD)
+    heard = Heard(paths)
+    await nursery.start(heard.source.run)
+    await settled(heard)
+    Stumbling.stumbles = True
+    try:
+        file.write_text(REFUSE)
+        await heard.wait_until(lambda: not heard.config.ok)
+        assert inbound_of(heard.config) == "hold"
+        assert "nobody thought of this file" in heard.config.problems[0]
+        assert heard.reports[0].startswith("A bug in reading settings:")
+        heard.source.reload()  # who asked is answered all the same
+        await heard.wait_until(lambda: len(heard.told) >= 2)
+    finally:
+        Stumbling.stumbles = False
+    file.write_text("[inbound]\npolicy = 'accept'\n")
+    await heard.hear("accept")
+    assert heard.config.ok
+
+
+async def test_of_a_project_whose_reader_fails_everything_is_held(
+    heard: Heard, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """14.2: nothing fails open, and who waits to become a session is answered."""
+
+    def stumble(files: ProjectFiles) -> ProjectSettings:
+        raise AssertionError("nobody thought of this folder")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ProjectFiles, "read", stumble)
+        heard.source.watch_project("s-1", str(place))
+        await heard.wait_until(lambda: bool(heard.projects))
+        ((_, project),) = heard.projects
+        assert [setting.value for setting in (*project.inbound, *project.outbound)] == [None, None]
+        assert "nobody thought of this folder" in project.problems[0]
+        await settled(heard)
+    (place / ".xsessiond.toml").write_text(HOLD)
+    await heard.wait_until(lambda: heard.policies("s-1")[-1] == ["hold"])

@@ -5,22 +5,28 @@ file that vanished or was emptied is waited for longer: some editors take a file
 and an empty file says that nothing is held.
 
 Laws: a change is noticed by the kernel's report, not by looking now and then; files are read in threads, so that a
-folder on a disk that hangs stops nobody else. Refuses to know: what settings mean.
+folder on a disk that hangs stops nobody else; a reader that fails over a file leaves in force what was, and where
+nothing was yet, something that holds. Refuses to know: what settings mean.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from traceback import format_exception
 from typing import TypeVar
 
+import msgspec
 import trio
 
 from xsessiond.config import Config
 from xsessiond.config_files import ProjectFiles, SettingsFiles
-from xsessiond.core.policy import ProjectSettings
+from xsessiond.core.policy import NOT_READ, ProjectSettings
 
 if sys.platform == "darwin":
     from xsessiond.io._macos import PathWatch
@@ -43,12 +49,19 @@ Signature = tuple[tuple[int, ...] | None, ...]
 
 
 class _Group:
-    """Files that are read together. read: blocking. seen: how they looked when they were last read."""
+    """Files that are read together. about: what to call them. tell: called with what they say; fail: with a sentence,
+    where our reader met something that it cannot take. seen: how they looked when they were last read."""
 
-    __slots__ = ("again", "busy", "files", "idle", "seen", "sessions", "tell")
+    __slots__ = ("about", "again", "busy", "fail", "files", "idle", "seen", "sessions", "tell")
 
-    def __init__(self, files: SettingsFiles | ProjectFiles, tell: Callable[[object], None]) -> None:
-        self.files, self.tell = files, tell
+    def __init__(
+        self,
+        about: str,
+        files: SettingsFiles | ProjectFiles,
+        tell: Callable[[object], None],
+        fail: Callable[[str], None],
+    ) -> None:
+        self.about, self.files, self.tell, self.fail = about, files, tell, fail
         self.sessions: set[str] = set()
         self.busy = self.again = False
         self.idle = trio.Event()
@@ -76,7 +89,7 @@ class SettingsSource:
     ) -> None:
         self._on_settings, self._on_project, self._report = on_settings, on_project, report
         self._config = config
-        self._own = _Group(files, self._tell_config)
+        self._own = _Group("config.toml", files, self._tell_config, self._keep_config)
         self._projects: dict[str, _Group] = {}
         self._folders: dict[str, str] = {}
         self._told: dict[str, ProjectSettings] = {}
@@ -113,7 +126,8 @@ class SettingsSource:
         self._folders[session_id] = cwd
         group = self._projects.get(cwd)
         if group is None:
-            group = _Group(ProjectFiles(cwd), lambda value: self._tell_project(cwd, value))
+            tell, fail = partial(self._tell_project, cwd), partial(self._keep_project, cwd)
+            group = _Group(cwd, ProjectFiles(cwd), tell, fail)
             self._projects[cwd] = group
         group.sessions.add(session_id)
         self._refresh(group)
@@ -155,6 +169,21 @@ class SettingsSource:
                 self._told[session_id] = value
                 self._on_project(session_id, value)
 
+    def _keep_config(self, problem: str) -> None:
+        """What was in force stays, and says that it is not what the files say."""
+        config = self._config
+        if problem not in config.problems:
+            self._tell_config(replace(config, ok=False, problems=(problem, *config.problems)))
+
+    def _keep_project(self, cwd: str, problem: str) -> None:
+        """What was in force stays; of a project that said nothing yet everything is held."""
+        unknown = msgspec.structs.replace(NOT_READ, problems=(problem,))
+        group = self._projects.get(cwd)
+        for session_id in sorted(group.sessions) if group is not None else ():
+            if session_id not in self._told:
+                self._told[session_id] = unknown
+                self._on_project(session_id, unknown)
+
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def _refresh(self, group: _Group, *, changed: bool = False) -> None:
@@ -168,6 +197,23 @@ class SettingsSource:
             self._nursery.start_soon(self._read, group, changed)
 
     async def _read(self, group: _Group, changed: bool) -> None:  # noqa: FBT001 - start_soon has no keywords
+        while True:
+            try:
+                await self._read_until_still(group, changed=changed)
+            except Exception as error:
+                # A bug of ours that some file has met. It costs what that file says, and not the broker.
+                self._report("A bug in reading settings: " + "".join(format_exception(error, limit=-3)).strip())
+                group.fail(f"{group.about}: error: a bug of the broker keeps this from being read ({error!r}).")
+                with contextlib.suppress(Exception):  # so that the change which mends it is noticed
+                    self._arm(await self._in_thread(lambda: find_places(group.files.paths())))
+                if group.again:
+                    changed = True
+                    continue
+            group.busy = False
+            group.idle.set()
+            return
+
+    async def _read_until_still(self, group: _Group, *, changed: bool) -> None:
         while True:
             group.again = False
             seen = await self._in_thread(group.look)
@@ -189,10 +235,8 @@ class SettingsSource:
                     break
                 changed = True
             if not group.again:
-                break
+                return
             changed = True
-        group.busy = False
-        group.idle.set()
 
     async def _settle(self, group: _Group) -> Signature:
         """How the files are when they have stayed so for a moment."""
