@@ -7,6 +7,7 @@ import gc
 import os
 import socket
 import sys
+import time
 
 import trio
 
@@ -14,6 +15,7 @@ from xsessiond import __version__
 from xsessiond.config import Config, to_core
 from xsessiond.config_files import SettingsFiles
 from xsessiond.core.broker import Broker
+from xsessiond.core.limits import STORE_RETRY_S
 from xsessiond.core.state import Identity
 from xsessiond.io.listener import BadListener, ListeningSocket, PathInUse, adopt_listeners, bind_listener
 from xsessiond.io.lock import AlreadyRunning, BrokerLock, acquire_broker_lock
@@ -23,12 +25,14 @@ from xsessiond.io.runtime_dir import make_directories
 from xsessiond.io.sdnotify import take_service_manager
 from xsessiond.io.service import Service
 from xsessiond.paths import PathError, Paths, resolve_paths
-from xsessiond.store.contract import Store, StoreError
+from xsessiond.store.contract import Snapshot, Store, StoreError
 from xsessiond.store.memory import MemoryStore
 from xsessiond.store.sqlite import SqliteStore
 
 EXIT_ALREADY_RUNNING = 0
 EXIT_INTERNAL, EXIT_UNUSABLE = 1, 9
+OPEN_PAUSE_S = 0.1
+"""Between two tries to open the store."""
 
 
 class Entropy:
@@ -75,8 +79,7 @@ def main(argv: list[str] | None = None) -> int:
         lock = acquire_broker_lock(paths, __version__)
         files = SettingsFiles(paths)
         config = files.read()
-        store: Store = MemoryStore() if arguments.without_store else _open_store(paths, config)
-        snapshot = store.load()
+        store, snapshot = _make_memory() if arguments.without_store else _open_store(paths, config)
         rendezvous, inherited = _open_rendezvous(paths, lock)  # last: whoever finds it finds a broker
     except AlreadyRunning as found:
         return _fail(EXIT_ALREADY_RUNNING, str(found))
@@ -112,8 +115,27 @@ def _open_rendezvous(paths: Paths, lock: BrokerLock) -> tuple[ListeningSocket, b
     return bind_listener(paths.broker_socket, lock), False
 
 
-def _open_store(paths: Paths, config: Config) -> Store:
-    return SqliteStore(paths.store_file, config.durability, full_fsync=sys.platform == "darwin")
+def _make_memory() -> tuple[Store, Snapshot]:
+    store = MemoryStore()
+    return store, store.load()
+
+
+def _open_store(paths: Paths, config: Config) -> tuple[Store, Snapshot]:
+    """The store and what is in it. Where something passing is in the way, such as another program's lock, it is tried
+    again for a while: who started the broker waits as long. Raises StoreError."""
+    deadline = time.monotonic() + STORE_RETRY_S
+    while True:
+        try:
+            store = SqliteStore(paths.store_file, config.durability, full_fsync=sys.platform == "darwin")
+            try:
+                return store, store.load()
+            except StoreError:
+                store.close()
+                raise
+        except StoreError as problem:
+            if not problem.transient or time.monotonic() > deadline:
+                raise
+        time.sleep(OPEN_PAUSE_S)
 
 
 def _make_broker(paths: Paths, config: Config) -> Broker:

@@ -27,10 +27,12 @@ NOBODY = 65534
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold SQLite's write lock, as a backup program or a curious person does."""
+def locked(path: Path, *, exclusively: bool = False) -> Iterator[None]:
+    """Hold SQLite's write lock, as a backup program or a curious person does; exclusively: so that nobody reads it."""
     db = sqlite3.connect(path, isolation_level=None)
     try:
+        if exclusively:
+            db.execute("PRAGMA locking_mode = EXCLUSIVE")
         db.execute("BEGIN IMMEDIATE")
         yield
     finally:
@@ -87,6 +89,44 @@ def test_a_locked_store(broker: PrivateBroker) -> None:
     broker.start()
     with Member(broker.rendezvous, "web") as web, Member(broker.rendezvous, "api") as api:
         hold_to_its_word(broker, web, api, "locked by another program", locked(broker.state_dir / "store.db"))
+
+
+def test_a_lock_that_passes_costs_a_sender_a_moment_and_no_refusal(broker: PrivateBroker) -> None:
+    """15.5: who looks at the store with a program of their own disturbs nobody."""
+    broker.start()
+    path = broker.state_dir / "store.db"
+    with Member(broker.rendezvous, "web") as web, Member(broker.rendezvous, "api"):
+        with locked(path):
+            asked = web.wire.ask("send", to="api", message="during")
+            assert not web.wire.has_more(0.3)
+        assert web.wire.answer(asked)["state"] == "queued"
+        assert read_status(broker.rendezvous)["store"]["ok"]
+    assert "commit failed" not in read_broker_log(broker)
+
+
+def test_a_start_waits_for_a_lock_that_passes(broker: PrivateBroker) -> None:
+    """15.5: as when a backup program has just taken it."""
+    first = broker.start()
+    first.terminate()
+    first.wait(20)
+    log = broker.root / "start.err"
+    with log.open("wb") as stderr, locked(broker.state_dir / "store.db", exclusively=True):
+        second = subprocess.Popen(
+            [sys.executable, "-m", "xsessiond"], stdin=subprocess.DEVNULL, stderr=stderr, env=broker.environ(), cwd="/"
+        )
+        broker.started.append(second)
+        poll(lambda: holds_lock(broker, second.pid), bool)
+        with pytest.raises(subprocess.TimeoutExpired):
+            second.wait(0.5)
+        assert not accepts(broker.rendezvous)
+    poll(lambda: accepts(broker.rendezvous), bool)
+    assert read_status(broker.rendezvous)["broker"]["pid"] == second.pid
+    assert log.read_text() == ""
+
+
+def holds_lock(broker: PrivateBroker, pid: int) -> bool:
+    path = broker.state_dir / "store.lock"
+    return path.exists() and path.read_text().startswith(f"{pid} ")
 
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="needs prlimit(2)")

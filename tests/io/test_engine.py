@@ -186,6 +186,34 @@ async def test_one_event_that_cannot_be_stored_does_not_fail_the_others() -> Non
         assert [level for level, _, _ in rig.around.log] == ["error"]
 
 
+@pytest.mark.parametrize("transient, failures, tries", [(True, 3, 4), (False, 3, 3), (True, 99, 8)])
+async def test_what_may_pass_by_itself_is_waited_for_a_moment(transient: bool, failures: int, tries: int) -> None:  # noqa: FBT001
+    """15.5: another program's lock costs a sender a moment and no refusal; once not well, the store is not waited for.
+    The first try is on the loop; the last but one of those that fail to the end is that of the event by itself."""
+    store = TroubledStore()
+    store.problem = StoreError("Locked.", transient=transient)
+    tried: list[Sequence[object]] = []
+
+    def fails(ops: Sequence[object]) -> bool:
+        tried.append(ops)
+        return len(tried) <= failures
+
+    store.failing = fails
+    answer = say(1, '{"jsonrpc":"2.0","id":1,"result":{}}')
+    script = Requests({1: [store_something("1"), answer]}, NotStored=[])
+    async with running_engine(ScriptedBroker(script), store) as rig:
+        client = rig.connect()
+        await client.send_all(ask(1))
+        (line,) = await lines(client, 1)
+        assert len(tried) == tries
+        assert (b'"result"' in line) == (transient and failures < 99)
+        assert (b'"retry_after_s":null' in line) == (not transient)
+        if failures == 99:
+            await client.send_all(ask(1))
+            await lines(client, 1)
+            assert len(tried) == tries + 2
+
+
 async def test_what_cannot_be_undone_is_stored_when_the_store_works_again() -> None:
     """The broker says what is still true of what was not stored."""
     store = TroubledStore()

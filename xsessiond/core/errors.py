@@ -121,6 +121,12 @@ class Refusal(Exception):
         }
 
 
-def not_stored(problem: str) -> Refusal:
-    """What whoever waits for an answer hears when the store refused it. problem: a sentence."""
-    return Refusal("internal", f"The store did not take it: {problem} Nothing was stored.", "See xsessionctl status.")
+def not_stored(problem: str, *, retry_after_s: float | None = None) -> Refusal:
+    """What whoever waits for an answer hears when the store refused it. problem: a sentence. retry_after_s: of what may
+    pass by itself."""
+    return Refusal(
+        "internal",
+        f"The store did not take it: {problem} Nothing was stored.",
+        "See xsessionctl status.",
+        retry_after_s=retry_after_s,
+    )

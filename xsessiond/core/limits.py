@@ -153,6 +153,11 @@ REMAKE_RETRY_S, REMAKE_RETRY_MAX_S = 0.5, 30.0
 SLOW_COMMIT_S = 0.002
 """A commit that takes longer than this on average goes to a thread: a hop costs 70 µs, a blocked loop costs
 everybody."""
+COMMIT_PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.4)
+"""Before further tries of a commit that failed over what may pass (a lock, a full disk): longer than a program that
+only looks at the store holds its lock, short beside a sender's patience."""
+STORE_RETRY_S = 5.0
+"""When one who was refused for such a failure may try again, and how long a start waits for it to pass."""
 CHECKPOINT_BYTES = 4 << 20
 """Size of the store's log at which it is moved into the main file."""
 LAZY_S = 0.02

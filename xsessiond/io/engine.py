@@ -35,6 +35,7 @@ from xsessiond.core.effects import (
 from xsessiond.core.errors import not_stored
 from xsessiond.core.jsonrpc import REFUSED
 from xsessiond.core.limits import (
+    COMMIT_PAUSES_S,
     FINISH_LOOK_S,
     FRAME_WEIGHT,
     LAZY_S,
@@ -42,6 +43,7 @@ from xsessiond.core.limits import (
     OUTBOX_PAUSE,
     OWED_MOST,
     SLOW_COMMIT_S,
+    STORE_RETRY_S,
 )
 from xsessiond.core.link import Frame
 from xsessiond.core.outgoing import answered_request, encode_error
@@ -295,7 +297,7 @@ class Engine:
         owed, self._owed = self._owed, []
         self._committing, self._troubled = True, False
         try:
-            await self._commit([*owed, *ops])
+            await self._commit_patiently([*owed, *ops])
         except StoreError as problem:
             self._owed = owed
             await self._commit_apart(ops, after, groups, problem)
@@ -307,6 +309,19 @@ class Engine:
         finally:
             self._committing = False
         self.settle()
+
+    async def _commit_patiently(self, ops: Sequence[Op]) -> None:
+        """Stores them. A store that was well until now gets a moment for what passes by itself: a lock that another
+        program holds, a disk that is full for an instant. One that is not well is not waited for again each time."""
+        patience = iter(COMMIT_PAUSES_S if self._healthy else ())
+        while True:
+            try:
+                return await self._commit(ops)
+            except StoreError as problem:
+                pause = next(patience, None)
+                if pause is None or not problem.transient:
+                    raise
+            await trio.sleep(pause)
 
     async def _commit(self, ops: Sequence[Op]) -> None:
         start = time.perf_counter()
@@ -342,7 +357,7 @@ class Engine:
     def _give_up(self, ops: list[Op], effects: list[Effect], problem: StoreError, cut: set[int]) -> None:
         """One event could not be stored: who waits for its answer hears so, what is still true of it is stored later.
         cut: gains the links that the broker closes for it."""
-        refusal = not_stored(str(problem))
+        refusal = not_stored(str(problem), retry_after_s=STORE_RETRY_S if problem.transient else None)
         self._acting = True
         for effect in self._broker.handle(NotStored(tuple(ops), str(problem)), self.now()):
             if isinstance(effect, Persist):
