@@ -19,11 +19,12 @@ from xsessiond.core.limits import STORE_RETRY_S
 from xsessiond.core.state import Identity
 from xsessiond.io.listener import BadListener, ListeningSocket, PathInUse, adopt_listeners, bind_listener
 from xsessiond.io.lock import AlreadyRunning, BrokerLock, acquire_broker_lock
-from xsessiond.io.logs import Log
+from xsessiond.io.logs import Log, is_journal
 from xsessiond.io.processes import raise_file_limit, user_name
 from xsessiond.io.runtime_dir import make_directories
 from xsessiond.io.sdnotify import take_service_manager
 from xsessiond.io.service import Service
+from xsessiond.io.succession import succeed_broker
 from xsessiond.paths import PathError, Paths, resolve_paths
 from xsessiond.store.contract import Snapshot, Store, StoreError
 from xsessiond.store.memory import MemoryStore
@@ -63,6 +64,12 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--version", action="version", version=f"xsessiond {__version__}")
     parser.add_argument("--verbose", action="store_true", help="log what happens, not only what is wrong")
+    parser.add_argument(
+        "--service",
+        metavar="MANAGER",
+        choices=["systemd", "launchd"],
+        help="said by the service manager's own file: takes over from a broker that a client started",
+    )
     parser.add_argument("--without-store", action="store_true", help="keep nothing: for measurements only")
     return parser.parse_args(argv)
 
@@ -72,17 +79,19 @@ def main(argv: list[str] | None = None) -> int:
     fault."""
     arguments = parse_arguments(sys.argv[1:] if argv is None else argv)
     os.umask(0o077)
+    service: str | None = arguments.service
     manager = take_service_manager()
     try:
         paths = resolve_paths()
         make_directories(paths)
-        lock = acquire_broker_lock(paths, __version__)
+        lock = acquire_broker_lock(paths, __version__) if service is None else succeed_broker(paths, __version__)
         files = SettingsFiles(paths)
         config = files.read()
         store, snapshot = _make_memory() if arguments.without_store else _open_store(paths, config)
         rendezvous, inherited = _open_rendezvous(paths, lock)  # last: whoever finds it finds a broker
     except AlreadyRunning as found:
-        return _fail(EXIT_ALREADY_RUNNING, str(found))
+        # A service manager takes 0 for the end of all that was to be done, and would not try again.
+        return _fail(EXIT_ALREADY_RUNNING if service is None else EXIT_UNUSABLE, str(found))
     except PathError as problem:
         return _fail(EXIT_UNUSABLE, problem.reason)
     except (BadListener, PathInUse, StoreError) as problem:
@@ -90,17 +99,16 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as problem:
         return _fail(EXIT_UNUSABLE, f"{problem.filename or 'The system'}: {problem.strerror or problem}.")
     raise_file_limit()
-    journal = "JOURNAL_STREAM" in os.environ
-    log = Log(paths.log_file, "info" if arguments.verbose else "warning", journal=journal)
+    log = Log(paths.log_file, "info" if arguments.verbose else "warning", journal=is_journal(os.environ))
     for note in paths.notes:
         log.write("warning", note, {})
-    broker = _make_broker(paths, config)
-    service = Service(broker, store, snapshot, lock, rendezvous, log, manager, files, config, inherited=inherited)
+    broker = _make_broker(paths, config, service)
+    running = Service(broker, store, snapshot, lock, rendezvous, log, manager, files, config, inherited=inherited)
     del snapshot
     gc.collect()
     gc.freeze()  # what the program is made of is never garbage; not looking at it again saves a tenth of each message
     try:
-        trio.run(service.run)
+        trio.run(running.run)
     finally:
         store.close()
         lock.release()
@@ -138,7 +146,7 @@ def _open_store(paths: Paths, config: Config) -> tuple[Store, Snapshot]:
         time.sleep(OPEN_PAUSE_S)
 
 
-def _make_broker(paths: Paths, config: Config) -> Broker:
+def _make_broker(paths: Paths, config: Config, service: str | None) -> Broker:
     entropy = Entropy()
     identity = Identity(
         version=__version__,
@@ -147,6 +155,7 @@ def _make_broker(paths: Paths, config: Config) -> Broker:
         machine=socket.gethostname(),
         user=user_name(),
         session_dir=paths.session_dir,
+        service=service,
     )
     return Broker(identity, to_core(config, has_passphrase=os.path.lexists(paths.passphrase_file)), entropy)
 

@@ -276,7 +276,9 @@ def test_status_has_all_keys_and_needs_no_greeting(house: House, api: Guest, web
     house.pass_time(2)
     line = house.connect(house.human().peer, hello=False)
     assert line.ask("status") == {
-        "broker": {"pid": 4711, "version": "0.1.0", "protocol": 1, "instance": "instance", "uptime_s": 2.0},
+        "broker": {
+            "pid": 4711, "version": "0.1.0", "protocol": 1, "instance": "instance", "uptime_s": 2.0, "service": None,
+        },
         "sessions": 2, "queued": 1, "held": 0, "store": {"ok": True, "detail": "not checked yet"},
         "config": {"ok": True, "problems": []}, "warnings": [],
     }  # fmt: skip

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from xsessiond.io.logs import MOST_BYTES, Log
+from xsessiond.io.logs import MOST_BYTES, Log, is_journal
 
 STAMP = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ")
 
@@ -148,3 +148,16 @@ def test_the_journal_gets_its_priorities_and_no_file_is_made(path: Path, capsys:
         capsys.readouterr().err == "<6>info: told to=journal\n<4>warning: told to=journal\n<3>error: told to=journal\n"
     )
     assert not path.exists()
+
+
+def test_the_journal_is_told_by_the_descriptor_and_not_by_the_variable(tmp_path: Path) -> None:
+    """systemd.exec(5): a terminal that a service started hands the variable on to all that is started in it."""
+    with (tmp_path / "stream").open("w") as stream:
+        found = os.fstat(stream.fileno())
+        environ = {"JOURNAL_STREAM": f"{found.st_dev}:{found.st_ino}"}
+        assert is_journal(environ, stream.fileno())
+        assert not is_journal({}, stream.fileno())
+        assert not is_journal({"JOURNAL_STREAM": f"{found.st_dev}:{found.st_ino + 1}"}, stream.fileno())
+        closed = os.dup(stream.fileno())
+        os.close(closed)
+        assert not is_journal(environ, closed)

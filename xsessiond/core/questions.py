@@ -243,6 +243,7 @@ class Questions:
                 "protocol": limits.PROTOCOL,
                 "instance": core.identity.instance,
                 "uptime_s": round(now.mono - core.started_mono, 3),
+                "service": core.identity.service,
             },
             "sessions": len(core.roster),
             "queued": sum(len(box) for box in self._boxes()),

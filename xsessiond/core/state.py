@@ -43,7 +43,7 @@ from xsessiond.core.wire import RequestId
 
 class Identity(msgspec.Struct, frozen=True):
     """Who this broker is. instance: random, new at each start. session_dir: where the private sockets lie. user: the
-    account's name."""
+    account's name. service: the service manager that started it (`systemd`, `launchd`), None for a client."""
 
     version: str
     instance: str
@@ -51,6 +51,7 @@ class Identity(msgspec.Struct, frozen=True):
     machine: str
     user: str
     session_dir: str
+    service: str | None = None
 
 
 @dataclass(slots=True, eq=False)

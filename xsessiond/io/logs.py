@@ -10,11 +10,22 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Mapping
 
 LEVELS = {"debug": 0, "info": 1, "warning": 2, "error": 3}
 PRIORITY = {"debug": "<7>", "info": "<6>", "warning": "<4>", "error": "<3>"}
 """The journal's prefixes (sd-daemon(3))."""
 MOST_BYTES = 1 << 20
+
+
+def is_journal(environ: Mapping[str, str], fd: int = 2) -> bool:
+    """Whether the descriptor, standard error, leads into systemd's journal. The variable alone says nothing: a terminal
+    that was started by a service hands it on to all that is started there (systemd.exec(5), JOURNAL_STREAM)."""
+    try:
+        found = os.fstat(fd)
+    except OSError:
+        return False
+    return environ.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"
 
 
 class Log:

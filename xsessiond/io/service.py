@@ -48,6 +48,7 @@ from xsessiond.io.readiness import FdSet
 from xsessiond.io.runtime_dir import keep_in_place, recover_runtime_dir
 from xsessiond.io.sdnotify import ServiceManager
 from xsessiond.io.settings import SettingsSource
+from xsessiond.io.watchdog import feed_watchdog
 from xsessiond.paths import PathError
 from xsessiond.store.contract import Snapshot, Store
 
@@ -238,6 +239,7 @@ class Service:
                 self._log.write("info", "ready", {"socket": self._rendezvous.path})
                 self._manager.ready("ready")
                 nursery.start_soon(self._look_at_store)
+                nursery.start_soon(feed_watchdog, self._manager, self._engine.upkeep.prove_writer)
                 task_status.started()
                 await self._stopped.wait()
                 await self._wind_down()

@@ -1,4 +1,4 @@
-"""What keeps the store small and quick, beside what is served: pruning, and moving its log.
+"""What keeps the store small and quick, beside what is served: pruning, moving its log, and seeing that it lives.
 
 Laws: in a thread, one checkpoint at a time; what goes wrong is told and tried again the next time. Refuses to know:
 what is in the store.
@@ -37,6 +37,13 @@ class Upkeep:
             self._around.write_log("warning", "checkpoint failed", {"problem": str(error)})
         finally:
             self._checkpointing = False
+
+    async def prove_writer(self) -> None:
+        """Returns when the writer has been through a transaction, well or not; never, if it hangs."""
+        try:
+            await trio.to_thread.run_sync(self._store.prove_writer)
+        except StoreError:
+            pass  # it is alive; what it could not store was told by those who asked for it
 
     async def prune(self, older_than_ms: int) -> None:
         """Deletes what is final and older than that."""

@@ -108,6 +108,10 @@ class Store(Protocol):
         or of one sender under one key, are an error that no retry mends.
         """
 
+    def prove_writer(self) -> None:
+        """Takes the writer through a transaction that stores nothing, beside commits and from any thread: it returns
+        when a commit could be made. Raises StoreError, which is an answer too; a writer that hangs gives none."""
+
     def checkpoint(self) -> None:
         """Moves the log into the main file, nearly always beside the writer. From a thread of its own: it takes as
         long as the disk does. Raises StoreError; commits go on without it."""

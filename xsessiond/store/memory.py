@@ -66,6 +66,11 @@ class MemoryStore:
             for op in ops:
                 self._apply(op)
 
+    def prove_writer(self) -> None:
+        """See `Store.prove_writer`."""
+        with self._lock:
+            pass
+
     def _refuse_contradictions(self, ops: Sequence[Op]) -> None:
         seqs: set[int] = set()
         keys: set[tuple[str, str]] = set()

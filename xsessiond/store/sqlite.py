@@ -184,6 +184,11 @@ class SqliteStore:
                 files.append(None)
         return files
 
+    def prove_writer(self) -> None:
+        """See `Store.prove_writer`."""
+        with self._writing, Transaction(self._writer, self.path):
+            pass
+
     def prune(self, *, older_than_ms: int) -> int:
         """See `Store.prune`. In short transactions, so that commits go on between them."""
         deleted, after = 0, 0
