@@ -496,7 +496,9 @@ def test_only_a_human_renames_others(house: House) -> None:
 def test_what_the_harness_reports_is_shown_at_once(house: House) -> None:
     """1.7, 4.3, W17: and it is stored when it must outlive the broker."""
     api = house.join("api")
-    session = api.line.ask("update", state="busy", delivery="turn", **{"class": "bypass"})["session"]
+    report = {"class": "bypass", "delivery": "turn", "modes": ["auto", "steer"]}
+    session = api.line.ask("update", state="busy", **report)["session"]
+    assert api.session.modes == ("auto", "steer")
     assert (session["state"], session["delivery"], session["class"]) == ("busy", "turn", "bypass")
     session = api.line.ask("update", harness="claude", harness_session_id="talk")["session"]
     assert (session["harness"], session["harness_session_id"], session["state"]) == ("claude", "talk", "busy")

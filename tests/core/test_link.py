@@ -23,6 +23,7 @@ PARAMS = {
     "handed": {"ids": []},
     "release": {"ids": []},
     "rename": {"name": "x"},
+    "turn": {"phase": "ended"},
     "cancel": {"id": 1},
     "decide": {"verdict": "deny"},
     "revoke_trust": {"id": "t-1"},

@@ -61,7 +61,7 @@ def test_receipts_wake_nobody_and_cause_none(house: House) -> None:
     api = house.join("api", push=True)
     expire(house, api)
     assert api.line.pushes == []
-    assert api.line.notes == []
+    assert api.line.notes == [("news", {"receipts": 1, "wake": False})]
     before = house.state()["receipts"]
     told(api.line)
     told(api.line)
@@ -243,3 +243,70 @@ def test_receipts_of_two_kinds_keep_their_order(house: House) -> None:
     back = web.send(api)
     house.deny(back)
     assert [text.split()[-1] for text in told(web.line)] == ["user.", "given."]
+
+
+# -- that they wait ----------------------------------------------------------------------------------------------------
+
+
+def news(line: Line) -> list[Answer]:
+    return [params for method, params in line.notes if method == "news"]
+
+
+def test_a_session_hears_once_that_receipts_began_to_wait(house: House) -> None:
+    """6.4: each of its links, and again only for what comes after it has looked."""
+    api = house.join("api")
+    hook = house.connect(api.peer, door=api.id)
+    hook.ask("attach", token=api.token)
+    expire(house, api, count=3)
+    assert news(api.line) == news(hook) == [{"receipts": 1, "wake": False}]
+    told(api.line)
+    expire(house, api)
+    assert len(news(hook)) == 1, "that one has not looked"
+    assert news(api.line)[1:] == [{"receipts": 4, "wake": False}]
+    told(api.line)
+    told(api.line)
+    expire(house, api)
+    assert len(news(api.line)) == 3
+    assert news(hook)[1:] == [{"receipts": 1, "wake": False}]
+
+
+def test_a_link_that_attaches_hears_what_waits_already(house: House) -> None:
+    """Also after a restart of the broker."""
+    api = house.join("api")
+    expire(house, api)
+    house.restart()
+    api.come_back()
+    assert news(api.line) == [{"receipts": 1, "wake": False}]
+    told(api.line)
+    told(api.line)
+    api.line.drop()
+    api.come_back()
+    assert news(api.line) == []
+
+
+def test_what_a_session_asked_to_be_woken_for_says_so(house: House) -> None:
+    """And is told each time, whatever else waits, over a restart too."""
+    api = house.join("api")
+    expire(house, api)
+    receipts = house.broker._receipts
+    for number in range(2):
+        house.broker.core.out = []
+        receipts.tell(api.id, "", "idle", f"web is idle, {number}.", house.now, wake=True)
+        house._do(house.broker.core.out)
+    assert news(api.line) == [{"receipts": count, "wake": count > 1} for count in (1, 2, 3)]
+    house.restart()
+    api.come_back()
+    assert news(api.line) == [{"receipts": 3, "wake": True}]
+    shown = api.line.ask("take", max=0)["receipts"]
+    assert [(receipt["id"] is None, receipt["state"]) for receipt in shown] == [
+        (False, "expired"),
+        (True, "idle"),
+        (True, "idle"),
+    ]
+
+
+def test_the_human_has_no_link_to_hear_it(house: House) -> None:
+    human = house.human()
+    expire(house, human)
+    assert human.notes == []
+    assert len(told(human)) == 1

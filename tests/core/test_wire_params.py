@@ -14,6 +14,7 @@ NEEDED: dict[str, dict[str, object]] = {
     "SendParams": {"message": "x"},
     "IdsParams": {"ids": []},
     "RenameParams": {"name": "web"},
+    "TurnParams": {"phase": "started"},
     "CancelParams": {"id": 1},
     "DecideParams": {"verdict": "approve"},
     "RevokeTrustParams": {"id": "t-1"},

@@ -221,7 +221,7 @@ def test_a_method_is_to_be_had_on_the_sockets_that_the_document_says(broker: Pri
 
 MINIMAL: dict[str, dict[str, Any]] = {
     "hello": {"protocol": 1}, "send": {"message": "x"}, "handed": {"ids": []}, "release": {"ids": []},
-    "rename": {"name": "other"}, "cancel": {"id": 1}, "attach": {"token": ""},
+    "rename": {"name": "other"}, "turn": {"phase": "ended"}, "cancel": {"id": 1}, "attach": {"token": ""},
     "decide": {"verdict": "deny"}, "revoke_trust": {"id": "t-0"}, "explain": {"sender": "api", "receiver": "api"},
 }  # fmt: skip
 

@@ -55,6 +55,7 @@ messages = st.builds(
     sent_at=TIMES,
     expires_at=st.none() | TIMES,
     handed_at=st.none() | TIMES,
+    cause=MAYBE_TEXTS,
 )
 people = st.builds(
     lambda row, kind: message(
@@ -96,7 +97,7 @@ trusts = st.builds(
     until=st.none() | TIMES,
 )
 watches = st.builds(watch, st.sampled_from(SESSIONS), st.sampled_from(SESSIONS[:3]), until=TIMES)
-receipts = st.builds(PutReceipt, st.sampled_from(SESSIONS), TEXTS, st.sampled_from(STATES), TIMES, TEXTS)
+receipts = st.builds(PutReceipt, st.sampled_from(SESSIONS), TEXTS, st.sampled_from(STATES), TIMES, TEXTS, st.booleans())
 other_ops = st.one_of(
     st.builds(PutSession, sessions),
     pins,

@@ -53,6 +53,7 @@ from xsessiond.core.roster import Session
 from xsessiond.core.sending import Sending
 from xsessiond.core.state import Core, Identity, Wire
 from xsessiond.core.times import Now
+from xsessiond.core.turns import Turns
 from xsessiond.core.waits import Waits
 from xsessiond.core.wire import Answer, AnyRequest, BadFrame, Hello, RequestId
 
@@ -75,6 +76,7 @@ class Broker:
         self._introductions = Introductions(self.core, self._delivery, self._liveness, self._holding)
         self._sending = Sending(self.core, self._delivery, self._liveness, self._waits, self._holding)
         self._questions = Questions(self.core, self._liveness)
+        self._turns = Turns(self.core)
         intro, sending, questions, delivery = self._introductions, self._sending, self._questions, self._delivery
         deciding = self._deciding
         # Any: each handler takes the type of request that is its key, which a dict cannot say.
@@ -97,6 +99,7 @@ class Broker:
             w.Handed: (PRIVATE, delivery.hand),
             w.Release: (BOTH, delivery.release),
             w.Update: (PRIVATE, intro.update),
+            w.Turn: (PRIVATE, self._turns.turn),
             w.End: (PRIVATE, intro.end),
             w.HoldQueue: (RENDEZVOUS, deciding.hold_queue),
             w.Decide: (RENDEZVOUS, deciding.decide),

@@ -80,6 +80,11 @@ class Delivery:
         if not target.running:
             self.keep_for_later(target, now)
 
+    def announce(self, wire: Wire, session: Session, now: Now) -> None:
+        """A link has become one of this session: it hears what waits."""
+        self._receipts.announce(wire.link, session.id)
+        self.offer(session, now)
+
     def resume(self, target: Session, now: Now) -> None:
         """What was given back is pushed again, to whoever gave it back too."""
         for link in target.links:

@@ -281,7 +281,7 @@ class Introductions:
         session.last_seen_at, session.seen = now.ms, now.mono
         self._core.agenda.cancel(("grace", session.id))
         self._core.answer(wire, request.id, {"session": self._core.shape(session), "queued": len(session.box)})
-        self._delivery.offer(session, now)
+        self._delivery.announce(wire, session, now)
 
     # -- changing ------------------------------------------------------------------------------
 
@@ -332,6 +332,8 @@ class Introductions:
             session.perm_class = params.perm_class or "unknown"
         if params.delivery is not UNSET:
             session.delivery = params.delivery
+        if params.modes is not UNSET:
+            session.modes = params.modes
         if params.harness is not UNSET or params.harness_session_id is not UNSET:
             harness = session.harness if params.harness is UNSET else params.harness[: limits.MAX_HARNESS]
             talk = session.harness_session_id if params.harness_session_id is UNSET else params.harness_session_id

@@ -1,13 +1,15 @@
 """What a sender is told later, by itself: one sentence a message, for the states that it must not miss.
 
-Laws: a receipt is no message: it cannot be replied to and causes none; it waits for the sender's next step and wakes
-nobody; at most `MOST` wait, the oldest go first; no two of a sender have the same time, which tells them apart.
-Refuses to know: how a client shows it.
+Laws: a receipt is no message: it cannot be replied to and causes none, and no limit of messages counts it; it waits for
+the session's next step, and its links hear when receipts begin to wait. It wakes nobody, unless it is what the session
+asked to be woken for. At most `MOST` wait, the oldest go first; no two of a session have the same time, which tells
+them apart. Refuses to know: how a client shows it.
 """
 
 from __future__ import annotations
 
 from xsessiond.core.mailbox import Message
+from xsessiond.core.outgoing import encode_notification
 from xsessiond.core.records import DropReceipts, PutReceipt
 from xsessiond.core.roster import Session
 from xsessiond.core.state import Core, Receipt, Wire
@@ -52,23 +54,46 @@ class Receipts:
         undecided = state == "expired" and message.hold is not None and message.hold.released_at is None
         sentence = UNDECIDED if undecided else SENTENCES[state]
         text = sentence.format(id=message.id, to=message.row.target_name, why=why.rstrip("."))
-        self._tell(sender_id, message.id, state, text, now)
+        self.tell(sender_id, message.id, state, text, now)
 
     def tell_receiver(self, message: Message, state: str, now: Now) -> None:
         """A held message ended and its receiver never knew of it: one line for its next step, without the text."""
         text = RECEIVER_SENTENCES[state].format(name=message.row.sender_name)
-        self._tell(message.target, message.id, state, text, now)
+        self.tell(message.target, message.id, state, text, now)
 
-    def _tell(self, session_id: str, message_id: str, state: str, text: str, now: Now) -> None:
+    def tell(self, session_id: str, message_id: str, state: str, text: str, now: Now, *, wake: bool = False) -> None:
+        """One sentence for this session, or the human. message_id: what it is about; empty for nothing that has an id.
+        wake: it is worth a turn of its own."""
         waiting = self._core.receipts.get(session_id)
-        at = max(now.ms, waiting[-1].at + 1) if waiting else now.ms
-        self._core.persist(PutReceipt(session_id, message_id, state, at, text))
-        self.restore(session_id, message_id, state, at, text)
+        before = waiting[-1].at if waiting else None
+        at = now.ms if before is None else max(now.ms, before + 1)
+        row = PutReceipt(session_id, message_id, state, at, text, wake)
+        self._core.persist(row)
+        self.restore(row)
+        session = self._core.roster.known.get(session_id)
+        for link in session.links if session is not None else ():
+            told = self._core.wires[link].told
+            # Of those that it was shown and has not gone on from, it knows.
+            if wake or before is None or (told is not None and told[1] >= before):
+                self.announce(link, session_id)
 
-    def restore(self, session_id: str, message_id: str, state: str, at: int, text: str) -> None:
-        """A receipt that was stored before."""
-        waiting = self._core.receipts.setdefault(session_id, [])
-        waiting.append(Receipt(at, {"id": message_id, "state": state, "at": format_time(at), "text": text}))
+    def announce(self, link: int, session_id: str) -> None:
+        """Tells a link of a session that receipts wait, if any do."""
+        waiting = self._core.receipts.get(session_id)
+        if waiting:
+            news = {"receipts": len(waiting), "wake": any(receipt.wake for receipt in waiting)}
+            self._core.send(link, encode_notification("news", news))
+
+    def restore(self, row: PutReceipt) -> None:
+        """A receipt that is stored."""
+        waiting = self._core.receipts.setdefault(row.session_id, [])
+        shape: dict[str, object] = {
+            "id": row.message_id or None,
+            "state": row.state,
+            "at": format_time(row.at),
+            "text": row.text,
+        }
+        waiting.append(Receipt(row.at, shape, row.wake))
         del waiting[:-MOST]
 
     def show(self, wire: Wire, owner: Session) -> list[dict[str, object]]:

@@ -49,7 +49,7 @@ class MessageRow(msgspec.Struct, frozen=True, gc=False):
 
     sender_kind: session | human | script; the sender_* columns say what was true when it was sent. sha256: of the body
     as UTF-8. handed_at, delivered_at, replied_at, ended_at: when it first got there, or None. expires_at: of a message
-    that still waits.
+    that still waits. cause: id of the message that its sender acted on, or None; hop: how many such came before it.
     """
 
     seq: int
@@ -79,6 +79,7 @@ class MessageRow(msgspec.Struct, frozen=True, gc=False):
     delivered_at: int | None = None
     replied_at: int | None = None
     ended_at: int | None = None
+    cause: str | None = None
 
 
 class EventRow(msgspec.Struct, frozen=True):
@@ -132,13 +133,14 @@ class DropPins(msgspec.Struct, frozen=True):
 
 
 class PutReceipt(msgspec.Struct, frozen=True):
-    """A receipt that waits for the sender's next step."""
+    """A receipt that waits for the session's next step. wake: it should start a turn if the session is idle."""
 
     session_id: str
     message_id: str
     state: str
     at: int
     text: str
+    wake: bool = False
 
 
 class DropReceipts(msgspec.Struct, frozen=True):

@@ -71,7 +71,7 @@ def _restore_memories(core: Core, receipts: Receipts, snapshot: Snapshot) -> Non
         if (owner := core.roster.known.get(pin.sender_id)) is not None and owner.running:
             owner.pins[pin.name] = pin.target_id
     for receipt in snapshot.receipts:
-        receipts.restore(receipt.session_id, receipt.message_id, receipt.state, receipt.at, receipt.text)
+        receipts.restore(receipt)
 
 
 def _restore_message(core: Core, holding: Holding, hold: HoldRow | None, row: MessageRow, now: Now) -> None:

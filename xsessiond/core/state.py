@@ -106,10 +106,11 @@ class Wait:
 
 
 class Receipt(NamedTuple):
-    """What waits to be told. at: its time in milliseconds. shape: as clients see it."""
+    """What waits to be told. at: its time in milliseconds. shape: as clients see it. wake: it is worth a turn."""
 
     at: int
     shape: dict[str, object]
+    wake: bool = False
 
 
 Continuation = Callable[[Wire, Found, Now], None]

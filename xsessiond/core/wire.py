@@ -31,6 +31,7 @@ from xsessiond.core.wire_params import (
     RevokeTrustParams,
     SendParams,
     TakeParams,
+    TurnParams,
     UpdateParams,
 )
 
@@ -129,6 +130,12 @@ class Update(Request, frozen=True, tag="update"):
     params: UpdateParams = UpdateParams()
 
 
+class Turn(Request, frozen=True, tag="turn"):
+    """A turn began or ended."""
+
+    params: TurnParams
+
+
 class End(Request, frozen=True, tag="end"):
     """The conversation is over."""
 
@@ -210,7 +217,7 @@ class Stop(Request, frozen=True, tag="stop"):
 
 AnyRequest = (
     Hello | Register | Attach | ListSessions | Whoami | Send | Check | Inbox | Take | Ack | Handed | Release | Rename
-    | Update | End | Log | Cancel | Status | Stop
+    | Update | Turn | End | Log | Cancel | Status | Stop
     | HoldQueue | Decide | Trusts | RevokeTrust | Explain | Config | Reload
 )  # fmt: skip
 

@@ -117,7 +117,15 @@ class UpdateParams(Struct, frozen=True):
     perm_class: PermClass | UnsetType | None = msgspec.field(name="class", default=UNSET)
     harness_session_id: str | UnsetType | None = UNSET
     delivery: Delivery | UnsetType = UNSET
+    modes: tuple[Mode, ...] | UnsetType = UNSET
     harness: str | UnsetType = UNSET
+
+
+class TurnParams(Struct, frozen=True):
+    """A turn of the session began or ended. by: what began it; None is `other`, and at its end it says nothing."""
+
+    phase: Literal["started", "ended"]
+    by: Literal["human", "mail", "other"] | None = None
 
 
 class LogParams(Struct, frozen=True):

@@ -92,6 +92,10 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             PRIMARY KEY (asker_id, target_id)
         ) WITHOUT ROWID""",
     ),
+    (
+        "ALTER TABLE message ADD COLUMN cause TEXT",
+        "ALTER TABLE receipt ADD COLUMN wake INTEGER NOT NULL DEFAULT 0",
+    ),
 )
 """Step n makes a file of version n + 1. Append only."""
 
@@ -112,6 +116,7 @@ MESSAGE_COLUMNS: Final = (
     "delivered_at",
     "replied_at",
     "ended_at",
+    "cause",
 )
 CONTENT_COLUMNS: Final = (
     "seq",

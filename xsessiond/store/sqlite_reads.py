@@ -43,6 +43,7 @@ _SEQ_OF_ID: Final = f"""
 _SESSIONS: Final = f"SELECT {', '.join(SessionRow.__struct_fields__)} FROM session ORDER BY started_at, id"  # noqa: S608 - constants
 _HOLDS: Final = f"""SELECT {", ".join("h." + name for name in HoldRow.__struct_fields__)}
     FROM hold h JOIN message m ON m.seq = h.seq WHERE m.state IN ({WAITING}) ORDER BY h.seq"""  # noqa: S608 - constants
+_RECEIPTS: Final = "SELECT session_id, message_id, state, at, text, wake FROM receipt ORDER BY id"
 _TRUSTS: Final = (
     'SELECT id, sender_id, sender_name, target_id, target_name, scope, "by", at, until FROM trust ORDER BY id'
 )
@@ -74,8 +75,8 @@ def load_snapshot(db: sqlite3.Connection) -> Snapshot:
                 for row in db.execute("SELECT sender_id, name, target_id FROM pin ORDER BY sender_id, name")
             ],
             receipts=[
-                PutReceipt(*row)
-                for row in db.execute("SELECT session_id, message_id, state, at, text FROM receipt ORDER BY id")
+                PutReceipt(session_id, message_id, state, at, text, bool(wake))
+                for session_id, message_id, state, at, text, wake in db.execute(_RECEIPTS)
             ],
             next_seq=next_seq(db),
             pair_seqs=db.execute(_PAIR_SEQS).fetchall(),

@@ -51,8 +51,8 @@ def _insert(table: str, columns: Sequence[str], nullable: Sequence[str] = (), ve
 
 _PUT_MESSAGE: Final = _insert(
     "message",
-    ("seq", "state", "sender_kind", "sender_id", "target_id", "key", "pair_seq", "sent_at", "expires_at"),
-    nullable=("sender_id", "key", "expires_at"),
+    ("seq", "state", "sender_kind", "sender_id", "target_id", "key", "pair_seq", "sent_at", "expires_at", "cause"),
+    nullable=("sender_id", "key", "expires_at", "cause"),
 )
 _PUT_CONTENT: Final = _insert(
     "content", CONTENT_COLUMNS, nullable=("sender_harness", "sender_cwd", "summary", "reply_to")
@@ -118,6 +118,7 @@ def _put_messages(db: sqlite3.Connection, ops: Iterable[PutMessage]) -> int:
                 row.pair_seq,
                 row.sent_at,
                 _NULL if row.expires_at is None else row.expires_at,
+                _NULL if row.cause is None else row.cause,
             )
         )
         contents.append(

@@ -1,0 +1,46 @@
+"""What a session's harness tells of its turns."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.core_house import Guest, House, refused
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+@pytest.fixture
+def api(house: House) -> Guest:
+    return house.join("api")
+
+
+def state(guest: Guest) -> str:
+    (found,) = [row["state"] for row in guest.line.ask("list")["sessions"] if row["id"] == guest.id]
+    return str(found)
+
+
+@pytest.mark.parametrize("by", ["human", "mail", "other", None])
+def test_a_turn_makes_a_session_busy_and_its_end_idle(api: Guest, by: str | None) -> None:
+    """1.7: whatever began it, and as often as it is told."""
+    assert state(api) == "unknown"
+    for phase, shown in (("started", "busy"), ("started", "busy"), ("ended", "idle"), ("ended", "idle")):
+        assert api.line.ask("turn", phase=phase, by=by) == {}
+        assert state(api) == shown
+
+
+def test_a_turn_may_ask_its_user_something(api: Guest) -> None:
+    api.line.tell("turn", phase="started", by="human")
+    api.line.ask("update", state="waiting")
+    assert state(api) == "waiting"
+    api.line.tell("turn", phase="ended")
+    assert state(api) == "idle"
+
+
+def test_only_the_sessions_own_link_tells(house: House, api: Guest) -> None:
+    stranger = house.connect(api.peer, door=api.id)
+    assert refused(lambda: stranger.ask("turn", phase="started")).code == "not_permitted"
+    assert refused(lambda: api.shell().ask("turn", phase="started")).code == "usage"
+    assert state(api) == "unknown"
