@@ -6,7 +6,15 @@ import pytest
 from msgspec import structs
 
 from tests.support.core_house import House, peer
-from xsessiond.core.callers import find_ancestor, find_caller, find_harness, looks_human, may_use_token, was_seen_whole
+from xsessiond.core.callers import (
+    find_ancestor,
+    find_caller,
+    find_harness,
+    find_outer,
+    looks_human,
+    may_use_token,
+    was_seen_whole,
+)
 from xsessiond.core.effects import Peer, ProcessId
 from xsessiond.core.state import Caller
 
@@ -110,11 +118,15 @@ def test_a_link_that_attached_is_its_session() -> None:
 
 
 def test_a_session_that_ended_is_nobody_any_more() -> None:
+    """5.2: and what its harness runs is no person's command for all that, whatever terminal it has."""
     house = House()
     api = house.join("api", pid=1000)
     assert caller_of(house, peer(9, 1000)).kind == "session"
     api.line.ask("end")
-    assert caller_of(house, peer(9, 1000)).kind == "script"
+    caller = caller_of(house, peer(9, 1000, terminal=True))
+    assert (caller.kind, caller.silenced) == ("script", True)
+    house.join("api", pid=1000)
+    assert caller_of(house, peer(9, 1000)).kind == "session"
 
 
 def test_a_reused_pid_is_not_the_old_session() -> None:
@@ -144,6 +156,27 @@ def test_a_newcomer_names_its_harness_but_none_above_the_session_it_is_in() -> N
     assert find_harness(core, peer(9, 1000, 7), 9) == ProcessId(9, 90)
     assert find_harness(core, peer(9, 1000, 7), 1000) == ProcessId(1000, 10000)
     assert find_harness(core, peer(9, 1000, 7), 7) is None
+
+
+def test_shared_ground_is_nobody_s_harness() -> None:
+    """13.2: else all that the user starts there would speak as the newcomer, and nobody could decide any more."""
+    core = House().broker.core
+    who = structs.replace(peer(9, 8, 7), shared=frozenset({ProcessId(8, 80), ProcessId(7, 70)}))
+    assert find_harness(core, who, 8) is None
+    assert find_harness(core, who, 7) is None
+    assert find_harness(core, who, 9) == ProcessId(9, 90)
+
+
+def test_whom_a_session_is_inside_of() -> None:
+    house = House()
+    far = house.join("far", pid=1000)
+    near = house.join("near", pid=2000, inside=far)
+    core = house.broker.core
+    assert find_outer(core, near.peer, ProcessId(2000, 20000)) == {far.id}
+    assert find_outer(core, peer(9, 8, 2000, 1000), ProcessId(8, 80)) == {far.id, near.id}
+    assert find_outer(core, peer(9, 8, 2000, 1000), None) == {far.id, near.id}
+    assert find_outer(core, peer(9, 8), None) == frozenset()
+    assert find_outer(core, peer(1000, 3), ProcessId(1000, 10000)) == frozenset()
 
 
 def test_below_an_agent_that_switched_its_session_off_is_no_human() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import socket
@@ -179,6 +180,51 @@ def test_without_a_terminal() -> None:
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, start_new_session=True) as process:
         peer = examine(process.pid)
         assert (peer.terminal, peer.tty) == (False, None)
+        process.kill()
+
+
+# -- what is nobody's own ----------------------------------------------------------------------------------------------
+
+LOOK_FOR_SHARED = """
+import os, sys
+from xsessiond.io.peer_facts import PeerFacts
+from xsessiond.io.processes import identify, trace
+peer = PeerFacts("ann").examine(identify(os.getpid()))
+steps, _ = trace(os.getpid())
+print([(step.stat.name, step.process in peer.shared) for step in steps[:3]], flush=True)
+"""
+
+
+def test_the_shell_of_a_terminal_and_all_above_it_are_nobody_s_harness(broker: PrivateBroker) -> None:
+    """13.2: everything that a person starts is below it."""
+    shell = ["sh", "-c", f'exec 2>&1; "{sys.executable}" -c "$0"; true', LOOK_FOR_SHARED]
+    done = at_own_terminal(broker, shell, PYTHONPATH=str(ROOT))
+    seen = ast.literal_eval(done.shown)
+    assert [(name == "sh", shared) for name, shared in seen[:2]] == [(False, False), (True, True)]
+
+
+@on_linux
+def test_a_shell_between_two_programs_is_shared_and_what_is_above_it_is_not() -> None:
+    """A harness starts its servers through shells, and a script may start a harness."""
+    program = (
+        "import subprocess, sys\n"
+        "c = subprocess.Popen(['sh', '-c', 'cat; true'], stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
+        "c.stdin.write(b'.'); c.stdin.flush(); c.stdout.read(1)\n"
+        "children = open(f'/proc/{c.pid}/task/{c.pid}/children').read()\n"
+        "print(children, flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    with below(program) as (process, pid):
+        peer = examine(pid)
+        assert [(ancestor in peer.shared) for ancestor in peer.ancestors[:3]] == [False, True, False]
+        assert peer.ancestors[2].pid == process.pid
+
+
+@needs_root
+def test_another_user_s_process_is_nobody_s_harness() -> None:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, user=STRANGER) as process:
+        wait_until_it_runs(process)
+        assert {ancestor.pid for ancestor in examine(process.pid).shared} >= {process.pid, os.getpid()}
         process.kill()
 
 

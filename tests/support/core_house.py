@@ -189,6 +189,7 @@ class Guest:
 
     def __init__(self, house: House, pid: int, params: Answer) -> None:
         self.house, self.pid, self.params = house, pid, params
+        self.outside: tuple[int, ...] = (2,)
         self.id = self.ref = self.name = self.socket = ""
         self.token: str | None = None
         self.registered: Answer = {}
@@ -198,7 +199,7 @@ class Guest:
     @property
     def peer(self) -> Peer:
         """The shim."""
-        return peer(self.pid + 1, self.pid, 2) if self.pid else peer()
+        return peer(self.pid + 1, self.pid, *self.outside) if self.pid else peer(*self.outside[:-1])
 
     def register(self, *, resume: bool = False, **params: Any) -> Answer:
         """Introduces itself over the rendezvous, as a shim does."""
@@ -227,7 +228,7 @@ class Guest:
 
     def shell(self) -> Line:
         """`xsessionctl` in a shell of this session."""
-        return self.house.connect(peer(self.pid + 7, self.pid + 6, self.pid, 2))
+        return self.house.connect(peer(self.pid + 7, self.pid + 6, self.pid, *self.outside))
 
     def send(self, to: Guest | str | None, text: str = "hello", **params: Any) -> Answer:
         """Sends a message."""
@@ -446,8 +447,17 @@ class House:
             line.ask("hello", protocol=1, client="test")
         return line
 
-    def join(self, name: str | None = None, *, push: bool = False, pid: int | None = None, **params: Any) -> Guest:
-        """A session with a harness process of its own (`pid=0`: not known) registers and attaches."""
+    def join(
+        self,
+        name: str | None = None,
+        *,
+        push: bool = False,
+        pid: int | None = None,
+        inside: Guest | None = None,
+        **params: Any,
+    ) -> Guest:
+        """A session with a harness process of its own (`pid=0`: not known) registers and attaches. inside: below the
+        harness of that one."""
         if pid is None:
             self._pids += 1000
             pid = self._pids
@@ -455,6 +465,8 @@ class House:
         if pid and "pid" not in params:
             given["pid"] = pid
         guest = Guest(self, pid, given)
+        if inside is not None:
+            guest.outside = (inside.pid, *inside.outside)
         guest.register()
         guest.attach(push=push)
         return guest

@@ -51,15 +51,28 @@ def find_ancestor(peer: Peer, pid: int | None) -> ProcessId | None:
 
 
 def find_harness(core: Core, peer: Peer, pid: int | None) -> ProcessId | None:
-    """The process that a newcomer names as its harness: itself or one above it, but none above a session that it is
-    inside of. All that is below such a process (the user's shell, other agents) would speak as the newcomer."""
+    """The process that a newcomer names as its harness: itself or one above it, but none that is shared ground and none
+    above a session that it is inside of. All that is below such a one (the user's commands, other agents) would speak
+    as the newcomer."""
     named = find_ancestor(peer, pid)
-    for process in peer.ancestors if named is not None else ():
+    for process in peer.ancestors if named is not None and named not in peer.shared else ():
         if process == named:
             return named
         if core.roster.at_process(process):
             return None
     return None
+
+
+def find_outer(core: Core, peer: Peer, harness: ProcessId | None) -> frozenset[str]:
+    """Ids of the sessions that this one was started inside of: at the processes above its harness, or above the peer
+    where it has none that is known."""
+    above = harness is None or harness not in peer.ancestors
+    found: set[str] = set()
+    for process in peer.ancestors:
+        if above:
+            found.update(session.id for session in core.roster.at_process(process))
+        above = above or process == harness
+    return frozenset(found)
 
 
 def may_use_token(session: Session, peer: Peer) -> bool:

@@ -37,7 +37,8 @@ class Peer(Struct, frozen=True):
     ancestors: from the process itself upwards; complete: up to the first process. terminal: whether it has a
     controlling terminal and was started from there; tty: the terminal's name. user: the account's name. marks:
     variables of harnesses in the environment that it or an ancestor was started with. unseen: which of these could not
-    be looked into though they are the user's own.
+    be looked into though they are the user's own. shared: those that more than one session may stand on, so that they
+    are nobody's harness: shells, service managers, another user's, and all above a manager or the shell of a terminal.
 
     On a session's private socket only process, ancestors and complete are found out.
     """
@@ -50,6 +51,7 @@ class Peer(Struct, frozen=True):
     complete: bool = True
     tty: str | None = None
     unseen: str | None = None
+    shared: frozenset[ProcessId] = frozenset()
 
 
 class LinkOpened(Struct, frozen=True):

@@ -7,7 +7,7 @@ that goes on while the machine sleeps. Refuses to know: who may decide, how the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec import structs
 
@@ -20,7 +20,7 @@ from xsessiond.core.hold_view import HoldView
 from xsessiond.core.mailbox import Message
 from xsessiond.core.policy import policy_of
 from xsessiond.core.receipts import Receipts
-from xsessiond.core.records import DropTrust, HoldRow, MarkMessage, MessageRow, PutHold, TrustRow
+from xsessiond.core.records import DropTrust, HoldRow, Kind, MarkMessage, MessageRow, PutHold, TrustRow
 from xsessiond.core.roster import Session
 from xsessiond.core.shapes import shape_step
 from xsessiond.core.state import Caller, Core
@@ -52,25 +52,40 @@ class Holding:
         if known is not None and known[0] == self._epoch:
             return known[1]
         trust = self.find_trust(sender.id, target.id, now)
-        verdict = decide(self.party(sender), self.party(target), None if trust is None else trust.id)
+        verdict = decide(self.party_of(caller), self.party(target), None if trust is None else trust.id)
         if trust is None or trust.until is None:  # one that ends by itself is looked at each time
             sender.verdicts[target.id] = self._epoch, verdict
         return verdict
 
     def party(self, session: Session) -> Party:
-        """One side as admission sees it."""
+        """A receiver as admission sees it. One inside another session that has another class may have said of itself
+        what suits that one: its class is not known."""
         if session.kind != "session":
             return Party(session.kind, "unknown", Policy())
-        return Party("session", self._core.class_of(session), session.policy)
+        return Party("session", _one_of(self._classes(self._bound_by(session)), "unknown"), session.policy)
 
     def party_of(self, caller: Caller) -> Party:
-        """A sender as admission sees it. One that may be any of several sessions is bound by what binds each."""
-        if not caller.among:
+        """A sender as admission sees it. One that may be any of several sessions is bound by what binds each, and so is
+        one inside another: an agent can start a session below itself, and have it say of itself what suits."""
+        if not caller.among and not caller.session.outer:
             return self.party(caller.session)
-        classes = {self._core.class_of(session) for session in caller.among}
-        outbound = [session.policy.outbound for session in caller.among if session.policy.outbound is not None]
-        policy = Policy(outbound=merge_settings((), outbound))
-        return Party("script", classes.pop() if len(classes) == 1 else "several", policy)
+        speakers = caller.among or self._bound_by(caller.session)
+        outbound = [session.policy.outbound for session in speakers if session.policy.outbound is not None]
+        roots = {session.policy.project_root for session in speakers}
+        policy = Policy(
+            outbound=merge_settings((), outbound),
+            project_root=roots.pop() if len(roots) == 1 and not caller.among else None,
+        )
+        kind: Kind = "script" if caller.among else "session"
+        return Party(kind, _one_of(self._classes(speakers), "several"), policy)
+
+    def _bound_by(self, session: Session) -> tuple[Session, ...]:
+        """It, and those that it was started inside of, though they have ended."""
+        known = self._core.roster.known
+        return (session, *(known[outer] for outer in sorted(session.outer) if outer in known))
+
+    def _classes(self, sessions: Sequence[Session]) -> set[str]:
+        return {self._core.class_of(session) for session in sessions}
 
     def find_trust(self, sender_id: str, target_id: str, now: Now) -> TrustRow | None:
         """The decision that covers this pair now."""
@@ -223,7 +238,7 @@ class Holding:
         assert hold is not None, "what is held has its reason"
         sender = self._core.roster.known.get(row.sender_id or "")
         if sender is not None:
-            policy = sender.policy
+            policy = self.party_of(Caller("session", sender)).policy
         else:
             policy = UNKNOWN_OUTBOUND if hold.cause in ("outbound", "invalid-setting") else Policy()
         trust = self.find_trust(row.sender_id or "", target.id, now)
@@ -243,6 +258,10 @@ class Holding:
         del self._core.trusts[trust_id]
         self._core.persist(DropTrust(trust_id))
         self.forget_verdicts()
+
+
+def _one_of(classes: set[str], otherwise: str) -> str:
+    return classes.pop() if len(classes) == 1 else otherwise
 
 
 def _full(target: Session, what: str) -> Refusal:

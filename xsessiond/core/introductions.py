@@ -12,7 +12,7 @@ from hmac import compare_digest
 from msgspec import UNSET
 
 from xsessiond.core import limits
-from xsessiond.core.callers import find_caller, find_harness, may_use_token
+from xsessiond.core.callers import find_caller, find_harness, find_outer, may_use_token
 from xsessiond.core.delivery import Delivery
 from xsessiond.core.effects import ForgetProject, OpenDoor, ProcessId, ProjectRead, ReadProject
 from xsessiond.core.errors import Refusal
@@ -71,6 +71,7 @@ class Introductions:
         else:
             session, notice = self._name(known, params, now)
         self._describe(session, params)
+        session.outer = find_outer(self._core, wire.peer, process)
         session.project = NOT_READ
         self._holding.refresh_policy(session)
         talk = params.harness_session_id or session.harness_session_id
@@ -275,6 +276,7 @@ class Introductions:
             session.bound = wire.peer.process
         wire.session, wire.caller, wire.push = session, Caller("session", session), request.params.push
         wire.protocol.proven = True
+        self._set_outer(session, wire)
         session.links.add(wire.link)
         self._core.introduced.pop(session.id, None)
         session.unresponsive = False
@@ -282,6 +284,13 @@ class Introductions:
         self._core.agenda.cancel(("grace", session.id))
         self._core.answer(wire, request.id, {"session": self._core.shape(session), "queued": len(session.box)})
         self._delivery.announce(wire, session, now)
+
+    def _set_outer(self, session: Session, wire: Wire) -> None:
+        """Who it is inside of is not stored: after a restart of the broker it is found when the session is back."""
+        outer = find_outer(self._core, wire.peer, session.process)
+        if outer != session.outer:
+            session.outer = outer
+            self._holding.forget_verdicts()
 
     # -- changing ------------------------------------------------------------------------------
 

@@ -23,7 +23,8 @@ KNOWN_ENDED = 512
 """Sessions that ended, have no mail and may still be told apart from unknown ones."""
 
 SILENCED_MOST = 10_000
-"""Harnesses that are remembered because a project's file switched their sessions off."""
+"""Harnesses that are remembered though they have no session: it was switched off by a project's file, or ended by its
+client while the harness lived. What they run is an agent's all the same."""
 
 
 class Liveness:
@@ -100,11 +101,6 @@ class Liveness:
         """The settings say that it is not to be reached at all."""
         text = "Messages between sessions are switched off here."
         self._core.turn_away(session.id, Refusal("feature_off", text, "The settings say so: xsessionctl config show."))
-        if session.process is not None and not self._core.settings.off:
-            # It is an agent's all the same. A project's file is the agent's to write, who shall not get out that way.
-            self._core.silenced[session.process] = None
-            if len(self._core.silenced) > SILENCED_MOST:
-                del self._core.silenced[next(iter(self._core.silenced))]
         self.end(session, "off", now)
 
     def switch_all_off(self, now: Now) -> None:
@@ -126,6 +122,11 @@ class Liveness:
             self._core.send(link, encode_notification("bye", {"reason": "ended"}))
             self._core.close(link)
         session.last_seen_at = now.ms
+        if session.process is not None and session.watched and not self._core.settings.off:
+            # A project's file is the agent's to write, and so is its client's word; it shall not get out that way.
+            self._core.silenced[session.process] = None
+            if len(self._core.silenced) > SILENCED_MOST:
+                del self._core.silenced[next(iter(self._core.silenced))]
         self.unwatch(session)
         self._core.roster.end(session, now.ms)
         if reason != "lost":

@@ -43,7 +43,7 @@ def _find_agent(caller: Caller, peer: Peer) -> str | None:
         names = [f"{session.name} [{session.ref}]" for session in caller.among]
         return f"It runs below the harness of several sessions ({_list(names)})."
     if caller.silenced:
-        return "It runs below an agent whose session its project's settings switched off."
+        return "It runs below an agent whose session has ended, or was switched off by its project's settings."
     if peer.marks:
         return f"It was started by a coding agent: {_list(sorted(peer.marks))} is in its environment or above it."
     return None

@@ -29,15 +29,15 @@ class Session:
     process: the harness, None where it is not known or cannot be watched. watched: it is verified and watched. links:
     ids of attached links. seen: monotonic time of the last frame from it. bound: the process that used the token
     first. pins: folded name → session id; pins_before: the same of names that now mean another session.
-    noted: it has read the boundary note in full. unresponsive: it did not answer a ping.
+    outer: ids of sessions that it was started inside of. noted: it has read the boundary note in full. unresponsive: it
+    did not answer a ping.
     """
 
     __slots__ = (
         "bound", "box", "can_reply", "cwd", "delivery", "ended_at", "folded", "harness", "harness_session_id", "id",
-        "kind", "label", "last_seen_at", "launch", "links", "modes", "name", "noted", "origin", "pace", "pair_seqs",
-        "perm_class", "pins", "pins_before", "policy", "process", "project", "ref", "seen", "started_at", "state",
-        "target", "token_hash", "unresponsive", "verdicts",
-        "watched",
+        "kind", "label", "last_seen_at", "launch", "links", "modes", "name", "noted", "origin", "outer", "pace",
+        "pair_seqs", "perm_class", "pins", "pins_before", "policy", "process", "project", "ref", "seen", "started_at",
+        "state", "target", "token_hash", "unresponsive", "verdicts", "watched",
     )  # fmt: skip
 
     def __init__(self, session_id: SessionId, ref: str, name: str, kind: Kind = "session") -> None:
@@ -55,6 +55,7 @@ class Session:
         self.modes: tuple[str, ...] = ("auto",)
         self.token_hash = b""
         self.bound: ProcessId | None = None
+        self.outer: frozenset[str] = frozenset()
         self.started_at = self.last_seen_at = 0
         self.ended_at: int | None = None
         self.seen = 0.0

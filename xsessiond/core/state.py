@@ -82,8 +82,8 @@ class Wire:
 
 class Caller(msgspec.Struct, frozen=True):
     """Who speaks. kind: session, human or script. session: the session that speaks, or the human's own box. among:
-    sessions it may be, where its process belongs to several. silenced: it is below an agent whose session a project's
-    file switched off."""
+    sessions it may be, where its process belongs to several. silenced: it is below an agent whose session was
+    switched off by a project's file, or ended while its harness lived."""
 
     kind: str
     session: Session

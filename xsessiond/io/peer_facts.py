@@ -20,6 +20,15 @@ from xsessiond.io.processes import (
     trace,
 )
 
+SHELLS = frozenset((
+    "sh", "bash", "dash", "zsh", "ash", "ksh", "mksh", "fish", "csh", "tcsh", "nu", "xonsh", "pwsh", "login",
+))  # fmt: skip
+"""Where people and scripts start things; no session's harness. Only a person's own is the leader of a terminal's
+session, and then what is above it (the terminal's program) belongs to everything that they start."""
+MANAGERS = frozenset((
+    "systemd", "init", "launchd", "runit", "s6-svscan", "openrc-init", "dinit", "tini", "dumb-init", "docker-init",
+))  # fmt: skip
+"""What starts a user's services or a container's program, and takes in what others leave behind."""
 KNOWN_MOST = 512
 """Environments that are remembered: those of the shells and harnesses that commands come from again and again."""
 LOOKS = 3
@@ -76,6 +85,7 @@ class PeerFacts:
             complete=complete,
             tty=terminal_name(own.terminal) if terminal else None,
             unseen=unseen,
+            shared=_find_shared(steps),
         )
 
     def _nobody(self) -> Peer:
@@ -117,6 +127,20 @@ def _is_at_terminal(own: ProcessStat, steps: list[Step]) -> bool:
     """Whether it has a terminal and was started from there. Below a shell, a terminal emulator or sshd the leader of
     the terminal's session is always an ancestor; it is not for what a process left behind on somebody's terminal."""
     return own.terminal != 0 and any(step.process.pid == own.session for step in steps)
+
+
+def _find_shared(steps: list[Step]) -> frozenset[ProcessId]:
+    """Those that no session can call its harness; see `Peer.shared`."""
+    shared: list[ProcessId] = []
+    above = False
+    for step in steps:
+        process, stat = step
+        shell = stat.name in SHELLS
+        above = above or stat.name in MANAGERS or not is_ours(process.pid)
+        if above or shell:
+            shared.append(process)
+        above = above or (shell and stat.terminal != 0 and stat.session == process.pid)
+    return frozenset(shared)
 
 
 def _is_suspicious(number: int, step: Step) -> bool:
