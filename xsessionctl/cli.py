@@ -38,6 +38,7 @@ VERBS = {
     "start": "Start the broker, if it does not run.",
     "stop": "Stop the broker.",
     "config": "The settings: what is in force and where it was written.",
+    "store": "Whether the store is sound, and a copy of it.",
     "paths": "Where every file and socket is, and why there.",
     "demo": "See it work: sessions meet, write and answer, and you decide.",
     "completion": "Completion for your shell, with live names.",
