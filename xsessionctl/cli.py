@@ -34,6 +34,8 @@ VERBS = {
     "explain": "Whether a message would get through, and why.",
     "passphrase": "Set the passphrase for your decisions.",
     "rename": "Give a session another name.",
+    "install": "Put this into your coding agents.",
+    "uninstall": "Take it out of your coding agents again.",
     "status": "How the broker is.",
     "start": "Start the broker, if it does not run.",
     "stop": "Stop the broker.",
