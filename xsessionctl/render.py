@@ -184,7 +184,14 @@ def held_for(document: Mapping[str, object]) -> str:
 
 def sent(document: Mapping[str, object], sink: Sink) -> list[str]:
     """The answer to `send`."""
+    watch = part_of(document, "watch")
+    if watch and not document.get("id"):
+        whom, idle = called(part_of(document, "to")), watch.get("state") == "idle"
+        notice = [f"  {one_line(document['notice'])}"] if document.get("notice") else []
+        return [f"{whom} is idle" if idle else f"waiting for {whom} to be idle", *notice]
     lines = sent_lines(document)
+    if watch:
+        lines.append("  You are told once, when it is idle.")
     reply = part_of(document, "reply")
     if reply:
         lines += ["", f"{one_line(reply.get('from_name'))} answers · {one_line(reply.get('id'))}"]
@@ -228,15 +235,17 @@ def sends(document: Mapping[str, object], sink: Sink) -> list[str]:
 
 def waiting(document: Mapping[str, object], sink: Sink) -> list[str]:
     """The answer to `inbox`."""
-    lines = _messages(document, sink, empty="Nothing waits.", other="from_name")
-    if rows_of(document, "messages") and not document.get("session"):
+    lines = _news(document)
+    if rows_of(document, "messages") or not lines:
+        lines += _messages(document, sink, empty="Nothing waits.", other="from_name")
+    if (rows_of(document, "messages") or rows_of(document, "receipts")) and not document.get("session"):
         lines.append("`xsessionctl inbox --take` shows the texts, and takes them.")
     return lines
 
 
 def taken(document: Mapping[str, object], sink: Sink) -> list[str]:
     """The answer to `inbox --take`: what became of what was sent, then each message with its text."""
-    lines = [one_line(receipt.get("text")) for receipt in rows_of(document, "receipts")]
+    lines = _news(document)
     for message in rows_of(document, "messages"):
         sender = part_of(message, "from")
         facts = [sink.paint(called(sender), "bold"), one_line(message.get("id"))]
@@ -247,6 +256,10 @@ def taken(document: Mapping[str, object], sink: Sink) -> list[str]:
     if document.get("left"):
         lines.append(f"{one_line(document['left'])} more: take again.")
     return lines or ["Nothing waits."]
+
+
+def _news(document: Mapping[str, object]) -> list[str]:
+    return [one_line(receipt.get("text")) for receipt in rows_of(document, "receipts")]
 
 
 def _messages(document: Mapping[str, object], sink: Sink, *, empty: str, other: str) -> list[str]:

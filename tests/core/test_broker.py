@@ -18,7 +18,7 @@ from xsessiond.core.effects import (
     StopAsked,
     TimePassed,
 )
-from xsessiond.core.limits import FIRST_FRAME_S
+from xsessiond.core.limits import FIRST_FRAME_S, WATCH_MS
 from xsessiond.core.link import LinkState
 from xsessiond.core.records import DropPins, MarkMessage, PutMessage
 from xsessiond.core.state import CoreSettings
@@ -185,7 +185,9 @@ def test_faults_of_a_request_have_their_codes(house: House) -> None:
     for number, (sent, code, refusal) in enumerate(
         [
             ({"method": "nonsense"}, jsonrpc.METHOD_NOT_FOUND, "usage"),
-            ({"method": "send", "params": {}}, jsonrpc.INVALID_PARAMS, "usage"),
+            ({"method": "rename", "params": {}}, jsonrpc.INVALID_PARAMS, "usage"),
+            ({"method": "send", "params": {}}, jsonrpc.REFUSED, "usage"),
+            ({"method": "send", "params": {"to": "x", "message": None}}, jsonrpc.REFUSED, "not_text"),
             ({"method": "send", "params": {"to": "x", "message": {}}}, jsonrpc.REFUSED, "not_text"),
         ],
         100,
@@ -483,3 +485,24 @@ def test_an_answer_of_the_store_to_a_link_that_is_gone_means_nothing(house: Hous
     with pytest.raises(Pending):
         api.line.answer(asked)
     assert house.broker.core.asked == {}
+
+
+def test_who_waits_for_a_session_is_told_when_it_is_time(house: House) -> None:
+    """9.1: after the event that it depends on, of whatever kind; and not what the store did not take."""
+    api, web = house.join("api"), house.join("web", delivery="push")
+    house.failing = lambda ops: True
+    assert refused(lambda: api.watch(web)).code == "internal"
+    house.failing = lambda ops: False
+    house.owed.clear()
+    assert house.broker.core.watches == {}
+    for way, outcome in (("idle", "idle"), ("late", "expired"), ("gone", "exited")):
+        api.watch(web)
+        if way == "idle":
+            web.is_now("idle")
+            house.pass_time(60)
+            web.is_now("busy")
+        elif way == "late":
+            house.pass_time(WATCH_MS / 1000)
+        else:
+            house.kill(web)
+        assert [notice["state"] for notice in api.notices()] == [outcome]

@@ -79,7 +79,7 @@ def test_bodies(message: str, code: str | None) -> None:
         ({"key": ""}, "usage"),
         ({"when_offline": "queue"}, None),
         ({"when_offline": "resume"}, "unsupported_mode"),
-        ({"notify_when_idle": True}, "unsupported_mode"),
+        ({"notify_when_idle": True}, None),
         ({"notify_when_idle": False, "when_offline": "refuse"}, None),
     ],
 )
@@ -93,6 +93,38 @@ def test_a_bad_draft_stores_nothing() -> None:
     house = House()
     api, web = house.join("api"), house.join("web")
     before = house.state()
-    for params in ({"text": ""}, {"text": "x", "key": ""}, {"text": "x", "notify_when_idle": True}):
+    for params in ({"text": ""}, {"text": "x", "key": ""}, {"text": "x", "when_offline": "resume"}):
         refused(lambda params=params: api.send(web, **params))  # type: ignore[misc]
     assert house.state() == before
+
+
+@pytest.mark.parametrize(
+    "params, refused_as",
+    [
+        ({"notify_when_idle": True}, None),
+        ({"notify_when_idle": True, "key": "k", "to": "web", "reply_to": "m-1", "mode": "auto"}, None),
+        ({"notify_when_idle": True, "wait_reply": 0, "when_offline": "refuse", "summary": ""}, None),
+        ({}, "usage"),
+        ({"notify_when_idle": False, "to": "web"}, "usage"),
+        ({"notify_when_idle": True, "wait_reply": 1}, "usage"),
+        ({"notify_when_idle": True, "summary": "s"}, "usage"),
+        ({"notify_when_idle": True, "mode": "steer"}, "usage"),
+        ({"notify_when_idle": True, "when_offline": "queue"}, "usage"),
+        ({"notify_when_idle": True, "when_offline": "resume"}, "usage"),
+    ],
+)
+def test_only_a_wish_to_be_told_goes_without_a_message(params: dict[str, object], refused_as: str | None) -> None:
+    """9.1: with or without a text; what means nothing without one is refused, never left out in silence."""
+    line = json.dumps({"jsonrpc": "2.0", "id": 7, "method": "send", "params": params}).encode()
+    asked = decode_frame(line)
+    assert isinstance(asked, Send)
+    caller = Caller("human", House().broker.core.human)
+    if refused_as is None:
+        draft = draft_of(3, asked, caller)
+        assert (draft.body, draft.size, draft.digest) == ("", 0, b"")
+    else:
+        with pytest.raises(Refusal) as refusal:
+            draft_of(3, asked, caller)
+        assert refusal.value.code == refused_as
+        assert is_sentence(refusal.value.text)
+        assert is_sentence(refusal.value.hint or "")

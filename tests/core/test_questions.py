@@ -99,7 +99,7 @@ def test_looking_into_the_inbox_takes_nothing(house: House, api: Guest, web: Gue
     assert web.line.ask("inbox")["messages"][0]["state"] == "handed", "leased mail is still in it"
     web.read()
     for line in (house.human(), house.script()):
-        assert line.ask("inbox") == {"messages": [], "session": None}
+        assert line.ask("inbox") == {"messages": [], "receipts": [], "session": None}
 
 
 # -- check -------------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from tests.support.core_house import BEGAN_MS, Guest, House, refused
 from xsessiond.core.admission import Setting
 from xsessiond.core.effects import CloseDoor, OpenDoor, Persist, Prune, ReadProject, Restored, WatchProcess
 from xsessiond.core.policy import CoreSettings, ProjectSettings
-from xsessiond.core.records import HoldRow, Snapshot
+from xsessiond.core.records import HoldRow, PutWatch, Snapshot, WatchRow
 
 HOLD = Setting("hold", "project", "/src/app/.xsessiond.toml:1")
 
@@ -277,3 +277,23 @@ def test_rows_have_no_surprises() -> None:
     """A hold that was never let go has no mark."""
     row = HoldRow(1, "m-1", "scope", "scope = project", "unknown", 0, None)
     assert (row.released_at, row.released_by, row.released_rule, row.answers) == (None, None, None, None)
+
+
+# -- who asked to be told ----------------------------------------------------------------------------------------------
+
+
+def test_who_asked_to_be_told_is_remembered(house: House, api: Guest) -> None:
+    """9.2. A wish about a session that is not known, which a store could only have that was tampered with, is not."""
+    other = house.join("other", delivery="push")
+    api.watch(other)
+    house.store.commit([PutWatch(WatchRow(api.id, "s-0", 1, 2))])
+    house.restart()
+    assert [(row.asker_id, row.target_id) for row in house.store.load().watches] == [(api.id, other.id)]
+    assert [log.what for log in house.logs if log.level == "error"] == [
+        "who asked to be told of a session that is not known is not told"
+    ]
+    api.come_back()
+    other.come_back()
+    other.is_now("idle")
+    house.pass_time(60)
+    assert [notice["state"] for notice in api.notices()] == ["idle"]

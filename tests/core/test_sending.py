@@ -604,3 +604,24 @@ def test_a_message_that_waits_is_never_pruned(house: House, api: Guest, web: Gue
     api.send(web, "2")
     assert api.check(sent)["state"] == "queued"
     assert web.read() == ["1", "2"]
+
+
+# -- to be told --------------------------------------------------------------------------------------------------------
+
+
+def test_a_wish_to_be_told_goes_with_a_text_or_without(house: House, api: Guest) -> None:
+    """9.1: the wish is kept with the text, in one commit, or with nothing."""
+    web = house.join("web", delivery="push", harness_session_id="talk")
+    sent = api.send("web", "hello", notify_when_idle=True, key="k")
+    assert (sent["state"], sent["watch"]["state"]) == ("queued", "watching")
+    web.line.ask("rename", name="www")
+    answer = api.watch("web", key="k")
+    assert (answer["id"], answer["to"]["name"], answer["watch"]["state"]) == (None, "www", "watching")
+    assert answer["notice"].startswith("web is now called www")
+    web.read()
+    web.is_now("idle")
+    house.pass_time(60)
+    assert len(api.notices()) == 1
+    web.line.pong()
+    assert api.watch("www")["notice"] is None
+    assert refused(lambda: api.send(house.join("plain"), "hello", notify_when_idle=True)).code == "unsupported_mode"

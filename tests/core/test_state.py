@@ -144,3 +144,15 @@ def test_a_class_is_what_is_said_or_else_assumed() -> None:
     classes = [known.class_of(guest.session) for guest in (said, assumed, unknown)]
     assert classes == ["bypass", "prompting", "unknown"]
     assert [known.shape(guest.session).perm_class for guest in (said, assumed, unknown)] == classes
+
+
+def test_only_a_session_that_somebody_waits_for_is_stirred() -> None:
+    house = House()
+    api, web = house.join("api"), house.join("web", delivery="push")
+    known = house.broker.core
+    known.stir(web.session)
+    assert known.stirred == {}
+    api.watch(web)
+    known.stir(web.session)
+    known.stir(api.session)
+    assert known.stirred == {web.id: web.session}

@@ -44,3 +44,17 @@ def test_only_the_sessions_own_link_tells(house: House, api: Guest) -> None:
     assert refused(lambda: stranger.ask("turn", phase="started")).code == "not_permitted"
     assert refused(lambda: api.shell().ask("turn", phase="started")).code == "usage"
     assert state(api) == "unknown"
+
+
+def test_the_end_of_a_turn_is_what_others_may_wait_for(house: House, api: Guest) -> None:
+    """9.1: and another turn right after it defers that."""
+    eve = house.join("eve")
+    api.line.tell("turn", phase="started")
+    eve.watch(api)
+    api.line.tell("turn", phase="ended")
+    api.line.tell("turn", phase="started")
+    house.pass_time(60)
+    assert eve.notices() == []
+    api.line.tell("turn", phase="ended")
+    house.pass_time(60)
+    assert [notice["state"] for notice in eve.notices()] == ["idle"]

@@ -87,7 +87,7 @@ def test_names_of_the_wire_are_not_those_of_the_code() -> None:
         (frame(result={}), INVALID_REQUEST, None, "no method"),
         (frame(id=3, method="nonsense"), METHOD_NOT_FOUND, 3, "'nonsense'"),
         (frame(id=3, method="x" * 1000), METHOD_NOT_FOUND, 3, "x" * 80),
-        (frame(id=3, method="send", params={}), INVALID_PARAMS, 3, "missing required field `message`"),
+        (frame(id=3, method="rename", params={}), INVALID_PARAMS, 3, "missing required field `name`"),
         (frame(id=3, method="send"), INVALID_PARAMS, 3, "params of send"),
         (frame(id=3, method="take", params={"max": "x"}), INVALID_PARAMS, 3, "$.params.max"),
         (frame(id=3, method="list", params=[]), INVALID_PARAMS, 3, "params of list"),

@@ -11,7 +11,6 @@ NEEDED: dict[str, dict[str, object]] = {
     "HelloParams": {"protocol": 1},
     "Resume": {"id": "s-1", "token": "t"},
     "AttachParams": {"token": "t"},
-    "SendParams": {"message": "x"},
     "IdsParams": {"ids": []},
     "RenameParams": {"name": "web"},
     "TurnParams": {"phase": "started"},

@@ -57,6 +57,34 @@ def test_the_roster_says_what_it_could_not_see() -> None:
     assert lines[-1] == "Not looked at: laptop (it does not answer)."
 
 
+def test_a_wish_to_be_told_says_what_comes_of_it() -> None:
+    """9.1: with a message or without."""
+    to = {"id": "s-1", "ref": "1a2b3c", "name": "web"}
+    watching, idle = {"state": "watching", "until": ago(hours=-12)}, {"state": "idle", "until": None}
+    alone = {"id": None, "state": None, "to": to, "notice": f"You are told. {NASTY}", "watch": watching}
+    lines = render.sent(alone, SINK)
+    assert lines[0] == "waiting for web [1a2b3c] to be idle"
+    assert lines[1].startswith("  You are told.")
+    assert "\x1b" not in lines[1]
+    assert render.sent({**alone, "notice": None, "watch": idle}, SINK) == ["web [1a2b3c] is idle"]
+    lines = render.sent({"id": "m-1", "state": "queued", "to": to, "notice": None, "watch": watching}, SINK)
+    assert lines == ["queued for web [1a2b3c] · m-1", "  You are told once, when it is idle."]
+
+
+def test_the_inbox_has_the_news_too() -> None:
+    receipt = {"id": "s-1", "state": "idle", "at": ago(), "text": f"web is idle. {NASTY}"}
+    take = "`xsessionctl inbox --take` shows the texts, and takes them."
+    lines = render.waiting({"messages": [], "receipts": [receipt], "session": None}, SINK)
+    assert lines[0].startswith("web is idle.")
+    assert "\x1b" not in lines[0]
+    assert lines[1:] == [take]
+    message = {"id": "m-1", "state": "queued", "from_name": "api", "sent_at": ago(), "bytes": 1, "summary": None}
+    lines = render.waiting({"messages": [message], "receipts": [receipt], "session": None}, SINK)
+    assert (len(lines), lines[-1]) == (4, take)
+    assert render.waiting({"messages": [], "receipts": [], "session": None}, SINK) == ["Nothing waits."]
+    assert len(render.waiting({"messages": [], "receipts": [receipt], "session": session()}, SINK)) == 1
+
+
 def test_an_unresponsive_session_shows_when_it_was_last_seen() -> None:
     lines = render.roster(
         {"self": None, "sessions": [session(state="unresponsive", last_seen_at=ago(minutes=5))]}, SINK

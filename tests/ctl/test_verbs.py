@@ -13,7 +13,7 @@ import pytest
 
 from tests.ctl.terminal import at_terminal
 from tests.support.private_broker import PrivateBroker
-from tests.support.wire_client import Member, ask_once, read_status
+from tests.support.wire_client import Member, ask_once, poll, read_status
 from xsessionctl.commands.log import moment
 from xsessiond.core.limits import MAX_FRAME
 
@@ -195,6 +195,40 @@ def test_bytes_that_are_no_text_are_refused(running: PrivateBroker, api: Member,
     assert (done.returncode, done.stdout) == (2, b"")
     assert b"Nothing was sent" in done.stderr or b"nothing was sent" in done.stderr
     assert api.take() == []
+
+
+def test_a_wish_to_be_told_reads_no_standard_input(running: PrivateBroker) -> None:
+    """9.1: which in an agent's shell may be a pipe that nobody writes to. A person is told on the desktop and by
+    `inbox`."""
+    shown = running.root / "shown"
+    script = "import sys; open(sys.argv[1], 'a').write(sys.argv[2] + chr(10))"
+    notify = json.dumps([sys.executable, "-c", script, str(shown), "{title}"])
+    (running.config_dir / "config.toml").write_text(f"[approvals]\nnotify = {notify}\n")
+    ask(running, "config", "get", "approvals.notify")  # read by now
+    with Member(running.rendezvous, "web", delivery="push", pid=None) as web:
+        web.call("turn", phase="started")
+        code, seen = at_terminal(running, "send", "web", "--notify-when-idle")
+        assert code == 0
+        assert "waiting for web" in seen
+        assert "Type the message" not in seen
+        web.call("turn", phase="ended")
+        poll(lambda: shown.read_text() if shown.exists() else "", lambda text: text == "web is idle\n")
+        assert "is idle: it has finished" in at_terminal(running, "inbox")[1]
+        assert "is idle: it has finished" in at_terminal(running, "inbox", "--take")[1]
+        assert "Nothing waits." in at_terminal(running, "inbox")[1]
+
+
+def test_a_wish_to_be_told_goes_with_a_text(running: PrivateBroker) -> None:
+    with Member(running.rendezvous, "web", delivery="push") as web, Member(running.rendezvous, "plain"):
+        code, seen = at_terminal(running, "send", "web", "hello", "--notify-when-idle")
+        assert code == 0
+        assert "You are told once, when it is idle." in seen
+        assert [message["text"] for message in web.take()] == ["hello"]
+        code, seen = at_terminal(running, "send", "plain", "--notify-when-idle")
+        assert code == 2
+        assert "its harness does not tell" in seen
+    status, error = refuse(running, "send", "web", "--notify-when-idle", stdin="")
+    assert (status, error["code"]) == (10, "not_permitted"), "nobody could tell a script"
 
 
 def test_a_key_makes_a_repeat_harmless(running: PrivateBroker, api: Member) -> None:

@@ -118,6 +118,34 @@ def test_a_send_that_is_held_says_until_when_and_where_a_human_finds_it(name: st
     assert ": held. A human must decide" in forever
 
 
+@pytest.mark.parametrize("name", ["web", "名" * 64])
+@pytest.mark.parametrize("state", ["queued", "held", "handed", "delivered"])
+def test_a_send_that_asks_to_be_told_says_that_too(state: str, name: str) -> None:
+    """F5, 9.1"""
+    watch = {"state": "watching", "until": "2026-01-02T15:04:05.678Z"}
+    sent = {**SENT, "state": state, "to": {**SENT["to"], "name": name}, "watch": watch}
+    text, structured = answers.tell_sent({**sent, "expires_at": watch["until"]}, None, waited=False)
+    assert text.endswith("Do not send it again. You are told once when it is idle.")
+    assert len(text.encode()) <= 200
+    assert structured["watch"] == watch
+    _fits("send_message", structured)
+
+
+@pytest.mark.parametrize("name", ["web", "名" * 64, "<system-reminder>"])
+def test_a_wish_without_a_message_is_answered_in_a_sentence(name: str) -> None:
+    """9.1: so that a model neither polls nor waits."""
+    nothing = dict.fromkeys(("id", "state", "rule", "expires_at", "bytes", "sha256", "reply", "notice"))
+    wish = {**nothing, "to": {**SENT["to"], "name": name}}
+    text, structured = answers.tell_sent({**wish, "watch": {"state": "watching", "until": "…"}}, None, waited=False)
+    assert text.startswith("You are told once when ")
+    assert "do not ask again" in text
+    assert "<system-reminder" not in text
+    _fits("send_message", structured)
+    text, structured = answers.tell_sent({**wish, "watch": {"state": "idle", "until": None}}, None, waited=False)
+    assert text.endswith("[1a2b3c] is idle now.")
+    _fits("send_message", structured)
+
+
 @pytest.mark.parametrize(
     "state, words",
     [

@@ -263,6 +263,22 @@ class Guest:
         """The receipts that wait for it."""
         return [receipt["text"] for receipt in self.line.ask("take", max=0)["receipts"]]
 
+    def is_now(self, state: str) -> None:
+        """Its harness says so."""
+        self.line.ask("update", state=state)
+
+    def watch(self, whom: Guest | str, **params: Any) -> Answer:
+        """Asks to be told once when that one is idle, and sends nothing; what it is told of that now."""
+        to = whom.id if isinstance(whom, Guest) else whom
+        answer: Answer = self.line.ask("send", to=to, notify_when_idle=True, **params)
+        return answer
+
+    def notices(self) -> list[Answer]:
+        """What it is told, and nobody tells it again."""
+        receipts: list[Answer] = self.line.ask("take", max=0)["receipts"]
+        self.line.ask("ack", ids=[])
+        return receipts
+
     def change_class(self, perm_class: str | None) -> None:
         """Its harness says that it asks before it acts, or not, or that it cannot tell."""
         self.line.ask("update", **{"class": perm_class})
@@ -569,6 +585,7 @@ class House:
             "pair_seqs": {owner: dict(session.pair_seqs) for owner, session in boxes.items()},
             "messages": sorted(core.messages),
             "waits": sorted(core.waits),
+            "watches": {target: sorted(askers) for target, askers in core.watches.items()},
             "receipts": {owner: len(list(told)) for owner, told in core.receipts.items()},
             "next_seq": core.next_seq,
             "store": msgspec.to_builtins(self.store.load()),

@@ -24,6 +24,7 @@ MOST_READ = 16 << 20
         'xsessionctl send api "please run the tests"': "to the session called api",
         "git diff | xsessionctl send 1a2b3c -": "standard input, to the session with that ref",
         'xsessionctl send api --wait 60 "which port?"': "and wait for the answer",
+        "xsessionctl send api --notify-when-idle": "nothing is sent: you are told when it has finished",
     },
     exits=(3, 4, 5, 6, 7, 8, 9, 10),
 )
@@ -49,7 +50,7 @@ MOST_READ = 16 << 20
     help="If the conversation does not run: refuse, or queue: keep it for 7 days. resume is refused in this version.",
 )
 @click.option("--reply-to", metavar="ID", help="The message that this one answers.")
-@click.option("--notify-when-idle", is_flag=True, help="Not in this version: it is refused.")
+@click.option("--notify-when-idle", is_flag=True, help="Tell you once when that session is idle. TEXT may be left out.")
 @click.option("--key", metavar="K", help="The same key twice is one message, however often it is sent.")
 @click.option("--summary", metavar="TEXT", help="One line about it, for listings.")
 def command(
@@ -71,6 +72,11 @@ def command(
     spaces; `-` or nothing is standard input, without a line end at its very end. It answers as soon as the message is
     on disk; what is refused stored nothing. From a terminal it is from you; from an agent's shell, from that agent's
     session.
+
+    With `--notify-when-idle` and no TEXT nothing is sent, and standard input is not read. You are told once when that
+    session has finished its turn and has no mail, or has ended: on your desktop if `approvals.notify` is set, and by
+    `xsessionctl inbox`; in an agent's shell it is the agent that is told. It is in vain after 12 hours, and refused
+    where the harness does not tell when it is busy.
     """
     params: dict[str, object] = {"to": to}
     given = {
@@ -84,7 +90,8 @@ def command(
     }
     params.update((name, value) for name, value in given.items() if value is not None)
     try:
-        params["message"] = read_message() if text in ((), ("-",)) else " ".join(text)
+        if text or not notify_when_idle:
+            params["message"] = read_message() if text in ((), ("-",)) else " ".join(text)
     except ClientError as problem:
         return fail(problem, setup.sink, as_json=setup.as_json)
     with Lease() as lease:

@@ -86,6 +86,9 @@ def tell_sent(
     result: Mapping[str, object], reply: Mapping[str, object] | None, *, waited: bool
 ) -> tuple[str, dict[str, object]]:
     """`send_message`: at most SHIM_SENT_TEXT_BYTES, nothing of the body. reply: see `show_message`."""
+    watch = result.get("watch")
+    if result.get("id") is None and isinstance(watch, dict):
+        return _tell_watched(result, watch)
     state = str(result.get("state"))
     message_id = str(result.get("id"))
     meaning = _MEANINGS.get(state, "Do not send it again.")
@@ -95,6 +98,8 @@ def tell_sent(
         meaning = _OVERDUE
     until = f" until {_minute(result['expires_at'])}" if state == "held" and result.get("expires_at") else ""
     text = f"{state}{until}. {meaning}".rstrip()
+    if isinstance(watch, dict):
+        text += " You are told once when it is idle."
     to = result.get("to")
     if state == "queued" and isinstance(to, dict) and to.get("id") == HUMAN:
         text = f"{state}. Your user reads it when they look. Do not send it again."
@@ -104,6 +109,16 @@ def tell_sent(
         whole = f"{message_id} to [{ref}]: {text}"
     shown = {key: reply[key] for key in ("id", "text", "from_name", "envelope")} if reply is not None else None
     return whole, {**_tame_rule(result), "reply": shown, "text": whole}
+
+
+def _tell_watched(result: Mapping[str, object], watch: Mapping[str, object]) -> tuple[str, dict[str, object]]:
+    """`send_message` without a message."""
+    to = result.get("to")
+    whom = _call(to) if isinstance(to, dict) else "it"
+    text = f"{whom} is idle now."
+    if watch.get("state") != "idle":
+        text = f"You are told once when {whom} is idle, within 12 hours. Go on, or end your turn: do not ask again."
+    return text, {**_tame_rule(result), "text": text}
 
 
 def tell_checked(result: Mapping[str, object]) -> tuple[str, dict[str, object]]:

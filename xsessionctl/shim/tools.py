@@ -26,6 +26,7 @@ INSTRUCTIONS = (
 _MODES = ("auto", "followup", "inject", "steer")
 _OFFLINE = ("refuse", "queue", "resume")
 _STRING: dict[str, object] = {"type": "string"}
+_STRING_OR_NULL: dict[str, object] = {"anyOf": [_STRING, {"type": "null"}]}
 
 
 def _string(text: str) -> dict[str, object]:
@@ -38,7 +39,9 @@ _INPUTS: dict[str, dict[str, object]] = {
         "to": _string(
             "Name, `name [ref]`, ref or id of the session, as list_agents shows it. Not needed with reply_to."
         ),
-        "message": _string("The text: plain, complete, understandable without your context."),
+        "message": _string(
+            "The text: plain, complete, understandable without your context. Needed, but for notify_when_idle alone."
+        ),
         "summary": _string(f"One line for people, at most {MAX_LABEL} characters."),
         "reply_to": _string("Id (m-…) of the message that this answers."),
         "mode": {
@@ -53,7 +56,10 @@ _INPUTS: dict[str, dict[str, object]] = {
             "maximum": int(MAX_WAIT_S),
             "description": "Seconds to wait for the answer. Only if you cannot go on without it.",
         },
-        "notify_when_idle": {"type": "boolean", "description": "Not in this version: refused."},
+        "notify_when_idle": {
+            "type": "boolean",
+            "description": "Tell me once when that session is next idle. Without a message nothing is sent.",
+        },
         "when_offline": {
             "type": "string",
             "enum": list(_OFFLINE),
@@ -73,7 +79,7 @@ _INPUTS: dict[str, dict[str, object]] = {
     },
     "rename_session": {"name": _string(f"The new name: letters, digits, - _ . , at most {MAX_NAME} characters.")},
 }
-_REQUIRED = {"send_message": ["message"], "rename_session": ["name"]}
+_REQUIRED = {"rename_session": ["name"]}
 _TEXTS = {
     "list_agents": (
         "Agent sessions",
@@ -120,9 +126,10 @@ _OUTPUTS: dict[str, tuple[dict[str, object], tuple[tuple[str, ...], ...]]] = {
     ),
     "send_message": (
         {
-            "id": _STRING,
-            "state": _STRING,
+            "id": _STRING_OR_NULL,
+            "state": _STRING_OR_NULL,
             "to": {"type": "object"},
+            "watch": {"type": "object", "description": "With notify_when_idle: watching, or idle already."},
             "text": _STRING,
         },
         (("id", "state", "to"),),
@@ -201,7 +208,11 @@ def check_arguments(tool: str, arguments: Mapping[str, object]) -> dict[str, obj
             raise Refusal(
                 "usage", "send_message needs `to`, and it is missing.", "list_agents shows whom you can write to."
             )
-        _check_message(params["message"])
+        if "message" in params:
+            _check_message(params["message"])
+        elif not params.get("notify_when_idle"):
+            text = "send_message needs `message`, and it is missing."
+            raise Refusal("usage", text, "Call send_message again with `message`.")
     return params
 
 

@@ -47,7 +47,7 @@ from xsessiond.core.permission import forbid_agents, tell_loosening
 from xsessiond.core.policy import CoreSettings
 from xsessiond.core.questions import Questions
 from xsessiond.core.receipts import Receipts
-from xsessiond.core.records import MarkMessage, PutHold, PutMessage, PutPin
+from xsessiond.core.records import MarkMessage, PutHold, PutMessage, PutPin, PutWatch
 from xsessiond.core.restoring import restore
 from xsessiond.core.roster import Session
 from xsessiond.core.sending import Sending
@@ -55,6 +55,7 @@ from xsessiond.core.state import Core, Identity, Wire
 from xsessiond.core.times import Now
 from xsessiond.core.turns import Turns
 from xsessiond.core.waits import Waits
+from xsessiond.core.watchers import Watchers
 from xsessiond.core.wire import Answer, AnyRequest, BadFrame, Hello, RequestId
 
 READY = LinkState.READY
@@ -68,13 +69,14 @@ class Broker:
         self.core = Core(identity, settings, entropy)
         self._receipts = Receipts(self.core)
         self._waits = Waits(self.core)
+        self._watchers = Watchers(self.core, self._receipts)
         self._delivery = Delivery(self.core, self._receipts, self._waits)
         self._view = HoldView(self.core)
         self._holding = Holding(self.core, self._delivery, self._receipts, self._view)
         self._deciding = Deciding(self.core, self._holding, self._view)
         self._liveness = Liveness(self.core, self._delivery, self._waits, self._holding)
         self._introductions = Introductions(self.core, self._delivery, self._liveness, self._holding)
-        self._sending = Sending(self.core, self._delivery, self._liveness, self._waits, self._holding)
+        self._sending = Sending(self.core, self._delivery, self._liveness, self._waits, self._holding, self._watchers)
         self._questions = Questions(self.core, self._liveness)
         self._turns = Turns(self.core)
         intro, sending, questions, delivery = self._introductions, self._sending, self._questions, self._delivery
@@ -118,6 +120,8 @@ class Broker:
             self._frame(event, now)
         else:
             self._other(event, now)
+        if self.core.stirred:
+            self._watchers.look(now)
         if self.core.queue_changed:
             self._view.tell_watchers()
         return out
@@ -137,7 +141,7 @@ class Broker:
             case NotStored():
                 self._not_stored(event)
             case Restored():
-                restore(self.core, self._delivery, self._receipts, self._holding, event, now)
+                restore(self.core, self._delivery, self._receipts, self._holding, self._watchers, event, now)
             case SettingsRead():
                 self._settings_read(event, now)
             case ProjectRead():
@@ -183,6 +187,7 @@ class Broker:
             session.seen, session.last_seen_at = now.mono, now.ms
             if session.unresponsive:
                 session.unresponsive = False
+                self.core.stir(session)
         method = self._methods.get(type(frame))
         if method is None or isinstance(frame, Answer | BadFrame):
             self._no_request(wire, frame)
@@ -320,6 +325,10 @@ class Broker:
                 self._delivery.expire_kept(session, now)
             case "offer":
                 self._delivery.resume(session, now)
+            case "idle":
+                self._watchers.settled(session, now)
+            case "watch":
+                self._watchers.expire(session, now)
             case _:
                 raise ValueError(f"nothing is known about the deadline {kind!r}")
 
@@ -339,6 +348,8 @@ class Broker:
                 case PutMessage():
                     continue
                 case PutHold() if op.row.message_id in lost:
+                    continue
+                case PutWatch() if self._watchers.forget(op.row):
                     continue
                 case PutPin():
                     self._sending.forget_pin(op)

@@ -202,6 +202,7 @@ class Delivery:
         owner = self._core.owner_of(message.target)
         assert owner is not None, "a box is kept for as long as it holds anything"
         owner.box.remove(message)
+        self._core.stir(owner)
         del self._core.messages[message.id]
         self._core.told_of.pop(message.id, None)
         if message.handed_at is not None:

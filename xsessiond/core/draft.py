@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from xsessiond.core import limits
 from xsessiond.core.errors import Refusal
@@ -21,9 +21,9 @@ from xsessiond.core.wire_params import SendParams
 
 
 class Draft(Struct):
-    """A message on its way through the checks. link, request_id: whom to answer. size: bytes of the body as UTF-8;
-    digest: their SHA-256. What the checks find out: pin, the name to remember for its target; notice, what the sender
-    should know; original, the message that it answers, and its thread."""
+    """A message on its way through the checks, or a wish without one. link, request_id: whom to answer. size: bytes of
+    the body as UTF-8; digest: their SHA-256. What the checks find out: pin, the name to remember for its target;
+    notice, what the sender should know; original, the message that it answers, and its thread."""
 
     link: int
     request_id: RequestId
@@ -41,6 +41,9 @@ class Draft(Struct):
 def draft_of(link: int, request: Send, caller: Caller) -> Draft:
     """The draft of a request. Raises Refusal: empty, not_text, too_large, unsupported_mode, usage."""
     params = request.params
+    if params.message is UNSET:
+        _check_wish(params)
+        return Draft(link, request.id, caller, params, "", 0, b"")
     body = check_body(params.message)
     data = body.encode()
     size = len(data)
@@ -60,9 +63,21 @@ def draft_of(link: int, request: Send, caller: Caller) -> Draft:
             f"The summary has {len(params.summary)} characters; the limit is {limits.MAX_LABEL}. Nothing was sent.",
             "Shorten it: the text itself goes into the message.",
         )
-    if params.key is not None or params.notify_when_idle or params.when_offline == "resume":
+    if params.key is not None or params.when_offline == "resume":
         _check_promises(params)
     return Draft(link, request.id, caller, params, body, size, sha256(data).digest())
+
+
+def _check_wish(params: SendParams) -> None:
+    """A request without a text: only a wish to be told goes without."""
+    if not params.notify_when_idle:
+        raise Refusal("usage", "There is no message. Nothing was sent.", "Say in `message` what to send.")
+    if params.wait_reply or params.summary or params.mode != "auto" or params.when_offline in ("queue", "resume"):
+        raise Refusal(
+            "usage",
+            "Without a message there is nothing to wait for, to summarize or to keep. Nothing was done.",
+            "Give a message, or only who to be told of: to, or reply_to, with notify_when_idle.",
+        )
 
 
 def _check_promises(params: SendParams) -> None:
@@ -71,12 +86,6 @@ def _check_promises(params: SendParams) -> None:
             "unsupported_mode",
             "No harness is set up to be resumed. Nothing was sent.",
             "Use when_offline = queue, or start the session.",
-        )
-    if params.notify_when_idle:
-        raise Refusal(
-            "unsupported_mode",
-            "Notices when a session becomes idle are not available. Nothing was sent.",
-            "Send without notify_when_idle.",
         )
     if params.key is not None and not 0 < len(params.key) <= limits.MAX_KEY:
         raise Refusal(

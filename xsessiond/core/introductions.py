@@ -282,6 +282,7 @@ class Introductions:
         session.unresponsive = False
         session.last_seen_at, session.seen = now.ms, now.mono
         self._core.agenda.cancel(("grace", session.id))
+        self._core.stir(session)
         self._core.answer(wire, request.id, {"session": self._core.shape(session), "queued": len(session.box)})
         self._delivery.announce(wire, session, now)
 
@@ -347,6 +348,7 @@ class Introductions:
             harness = session.harness if params.harness is UNSET else params.harness[: limits.MAX_HARNESS]
             talk = session.harness_session_id if params.harness_session_id is UNSET else params.harness_session_id
             self._core.roster.identify(session, harness, talk)
+        self._core.stir(session)
         if session.to_row("", "") != before:
             self._core.save(session)
             self._holding.refresh_policy(session)

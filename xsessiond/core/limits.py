@@ -82,6 +82,15 @@ MAX_REASON = 500
 """Characters of the reason of a denial."""
 INTRODUCED_MOST = 256
 """Sessions that registered and have not attached yet: each costs a socket. A shim needs milliseconds for it."""
+WATCHES_PER_SESSION = 32
+"""Sessions of which one asker waits to hear that they are idle."""
+WATCH_MS = 12 * 3600 * 1000
+"""How long it waits for that."""
+IDLE_SETTLE_S = 2.0
+"""A session is idle when it has been so for this long: a harness may go on by itself right after a turn's end."""
+UNAVAILABLE_AFTER_S = 60.0
+"""How long a session that is watched may leave open whether its harness tells when it is busy: it came back, and what
+it has to say takes a moment."""
 RECENT_SENDS = 1000
 """What `check` without an id shows."""
 LOG_MOST = 10_000

@@ -66,6 +66,7 @@ class Liveness:
         if now.mono - session.seen < limits.PONG_WITHIN_S:
             return
         session.unresponsive = True
+        self._core.stir(session)
         self._core.log("warning", "session does not answer", session=session.id)
 
     # -- going ------------------------------------------------------------------------------
@@ -76,6 +77,7 @@ class Liveness:
         session = wire.session
         if session is not None:
             session.links.discard(wire.link)
+            self._core.stir(session)
         self._delivery.give_back(wire, now)
         if session is not None and session.running and not session.links:
             session.last_seen_at = now.ms
@@ -142,6 +144,7 @@ class Liveness:
         self._core.out.append(CloseDoor(session.id, session.ref))
         self._core.out.append(ForgetProject(session.id))
         self._core.log("info", "session ended", session=session.id, reason=reason)
+        self._core.stir(session)
         self._delivery.keep_for_later(session, now)
         self._forget_some()
 

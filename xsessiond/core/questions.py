@@ -102,7 +102,8 @@ class Questions:
             for message in box_of.box
         ]
         own = self._shape(box_of) if caller.is_session else None
-        self._core.answer(wire, request.id, {"messages": waiting, "session": own})
+        told = [receipt.shape for receipt in self._core.receipts.get(box_of.id, ())]
+        self._core.answer(wire, request.id, {"messages": waiting, "receipts": told, "session": own})
 
     # -- messages ------------------------------------------------------------------------------
 

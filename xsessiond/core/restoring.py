@@ -12,14 +12,23 @@ from xsessiond.core.effects import CloseDoor, OpenDoor, Prune, ReadProject, Rest
 from xsessiond.core.holding import Holding
 from xsessiond.core.mailbox import message_of
 from xsessiond.core.receipts import Receipts
-from xsessiond.core.records import DropPins, HoldRow, MessageRow, SessionRow, Snapshot
+from xsessiond.core.records import DropPins, DropWatch, HoldRow, MessageRow, SessionRow, Snapshot
 from xsessiond.core.roster import Session
 from xsessiond.core.shapes import shape_origin
 from xsessiond.core.state import Core
 from xsessiond.core.times import Now
+from xsessiond.core.watchers import Watchers
 
 
-def restore(core: Core, delivery: Delivery, receipts: Receipts, holding: Holding, event: Restored, now: Now) -> None:
+def restore(
+    core: Core,
+    delivery: Delivery,
+    receipts: Receipts,
+    holding: Holding,
+    watchers: Watchers,
+    event: Restored,
+    now: Now,
+) -> None:
     """Takes up where the last broker ended: each session may come back within the grace time."""
     core.boot_id, core.started_mono, core.pruned_at = event.boot_id, now.mono, now.ms
     snapshot = event.snapshot
@@ -34,6 +43,12 @@ def restore(core: Core, delivery: Delivery, receipts: Receipts, holding: Holding
     holds = {row.seq: row for row in snapshot.holds}
     for message_row in snapshot.messages:
         _restore_message(core, holding, holds.get(message_row.seq), message_row, now)
+    for watch in snapshot.watches:
+        if (target := core.roster.known.get(watch.target_id)) is not None:
+            watchers.restore(watch, target, now)
+        else:
+            core.log("error", "who asked to be told of a session that is not known is not told", asker=watch.asker_id)
+            core.persist(DropWatch(watch.asker_id, watch.target_id))
     for session in core.roster.ended():
         delivery.keep_for_later(session, now)
     core.out.append(Prune(now.ms - core.settings.keep_ms))

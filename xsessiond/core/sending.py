@@ -29,6 +29,7 @@ from xsessiond.core.sight import WITHHELD, find_own
 from xsessiond.core.state import Core, Wire
 from xsessiond.core.times import Now, format_time_or_none
 from xsessiond.core.waits import Waits
+from xsessiond.core.watchers import Watchers
 from xsessiond.core.wire import Send
 
 DAY_MS = 24 * 3600 * 1000
@@ -41,16 +42,28 @@ NOTICES = {
 }
 """What a sender should know of a receiver that cannot be woken."""
 WAIT = "Do not send it again."
+WATCHING = "You are told once, when it is idle. Do not ask again."
+WATCHING_HUMAN = (
+    "You are told once, when it is idle: on your desktop if approvals.notify is set, and by xsessionctl inbox."
+)
 
 
 class Sending:
     """The part of the broker that accepts messages."""
 
-    __slots__ = ("_core", "_delivery", "_holding", "_liveness", "_repeats", "_waits")
+    __slots__ = ("_core", "_delivery", "_holding", "_liveness", "_repeats", "_waits", "_watchers")
 
-    def __init__(self, core: Core, delivery: Delivery, liveness: Liveness, waits: Waits, holding: Holding) -> None:
+    def __init__(
+        self,
+        core: Core,
+        delivery: Delivery,
+        liveness: Liveness,
+        waits: Waits,
+        holding: Holding,
+        watchers: Watchers,
+    ) -> None:
         self._core, self._delivery, self._liveness, self._waits = core, delivery, liveness, waits
-        self._holding = holding
+        self._holding, self._watchers = holding, watchers
         self._repeats = Repeats(core)
 
     # -- checks ------------------------------------------------------------------------------
@@ -58,7 +71,7 @@ class Sending:
     def send(self, wire: Wire, request: Send, now: Now) -> None:
         """A request to send. Raises Refusal, or goes on at once or when the store has answered."""
         draft = draft_of(wire.link, request, find_caller(self._core, wire))
-        if draft.params.key is not None:
+        if draft.params.key is not None and draft.params.message is not UNSET:
             self._repeats.look_for_key(wire, draft, self._find_target, now)
         else:
             self._find_target(wire, draft, now)
@@ -155,6 +168,11 @@ class Sending:
             raise Refusal(
                 "self_target", "That is this session itself. Nothing was sent.", "List the sessions to find another."
             )
+        if params.notify_when_idle:
+            self._watchers.check(draft.caller, target)
+            if params.message is UNSET:
+                self._tell_of_wish(draft, target, now)
+                return
         if params.mode not in target.modes and target.kind == "session":
             raise Refusal(
                 "unsupported_mode",
@@ -188,6 +206,17 @@ class Sending:
                 retry_after_s=ceil(seconds * 10) / 10,  # never too short
             )
         self._accept(draft, target, verdict, now)
+
+    def _tell_of_wish(self, draft: Draft, target: Session, now: Now) -> None:
+        """Nothing is sent; the answer says whether the target is idle already."""
+        watch = self._watchers.ask(draft.caller.session, target, now)
+        notice = draft.notice
+        if watch["state"] == "watching":
+            how = WATCHING_HUMAN if draft.caller.kind == "human" else WATCHING
+            notice = how if notice is None else f"{notice} {how}"
+        nothing = dict.fromkeys(("id", "state", "rule", "expires_at", "bytes", "sha256", "reply"))
+        answer = {**nothing, "to": target.target, "notice": notice, "watch": watch}
+        self._core.answer(self._core.wires[draft.link], draft.request_id, answer)
 
     def _check_queue(self, target: Session, size: int) -> None:
         box = target.box
@@ -233,6 +262,8 @@ class Sending:
             self._repeats.note_key(row)
         core.messages[message_id] = message
         shape = SendShape(message_id, row.state, target.target, row.rule, None, draft.size, draft.digest.hex())
+        if params.notify_when_idle:
+            shape.watch = self._watchers.begin(sender, target, now)
         if isinstance(verdict, Hold):
             self._hold(draft, message, target, verdict, shape, now)
         else:

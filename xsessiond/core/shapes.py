@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from xsessiond.core.defuse import find_control_markup
 from xsessiond.core.mailbox import FINAL, Message
@@ -64,7 +64,7 @@ def shape_session(session: Session, machine: str, perm_class: str | None = None)
 
 
 class SendShape(Struct):
-    """The answer to `send`."""
+    """The answer to `send`. watch: whether its sender is told when the receiver is idle, if it asked for that."""
 
     id: str
     state: str
@@ -75,6 +75,7 @@ class SendShape(Struct):
     sha256: str
     reply: dict[str, object] | None = None
     notice: str | None = None
+    watch: dict[str, object] | UnsetType = UNSET
 
 
 class DeliveryShape(Struct):

@@ -34,7 +34,7 @@ from xsessiond.core.link import Link
 from xsessiond.core.mailbox import Message
 from xsessiond.core.outgoing import encode_error, encode_notification, encode_result
 from xsessiond.core.policy import CoreSettings
-from xsessiond.core.records import Op, PutSession, TrustRow
+from xsessiond.core.records import Op, PutSession, TrustRow, WatchRow
 from xsessiond.core.roster import Roster, Session
 from xsessiond.core.shapes import SendShape, SessionShape, shape_session
 from xsessiond.core.times import Now
@@ -178,6 +178,9 @@ class Core:
         self.asked: dict[int, Asked] = {}
         self.proving: dict[int, Proving] = {}
         self.trusts: dict[str, TrustRow] = {}
+        self.watches: dict[str, dict[str, WatchRow]] = {}
+        """Who asked to be told when a session is idle: its id → the asker's id → what was asked."""
+        self.stirred: dict[str, Session] = {}
         self.queue_watchers: set[int] = set()
         self.queue_changed = False
         self.arrivals: dict[str, Arrival] = {}
@@ -189,6 +192,12 @@ class Core:
     def save(self, session: Session) -> None:
         """Store the session as it is now."""
         self.persist(PutSession(session.to_row(self.boot_id, self.identity.machine)))
+
+    def stir(self, session: Session) -> None:
+        """Something changed that it depends on whether this session is idle. Who asked to be told is thought of at the
+        end of the event."""
+        if session.id in self.watches:
+            self.stirred[session.id] = session
 
     def answer(self, wire: Wire, request_id: RequestId, value: object) -> None:
         """Answers a request; a notification gets none."""

@@ -26,4 +26,5 @@ class Turns:
         if session is None:
             raise attach_first()
         session.state = "busy" if request.params.phase == "started" else "idle"
+        self._core.stir(session)
         self._core.answer(wire, request.id, {})

@@ -63,10 +63,10 @@ class ListParams(Struct, frozen=True):
 
 
 class SendParams(Struct, frozen=True):
-    """A message. wait_reply: seconds. when_offline: None is what the settings say. key: see docs/protocol.md, "Keys and
-    retries"."""
+    """A message, or without one only the wish to be told when the receiver is idle. wait_reply: seconds. when_offline:
+    None is what the settings say. key: see docs/protocol.md, "Keys and retries"."""
 
-    message: str
+    message: str | UnsetType = UNSET
     to: str | None = None
     summary: str | None = None
     reply_to: str | None = None
