@@ -16,7 +16,7 @@ from xsessionctl.held import ask_human
 from xsessionctl.lifecycle import find_paths
 from xsessionctl.render import rows_of
 from xsessionctl.requests import ask
-from xsessionctl.settings_file import SettingsFile
+from xsessionctl.user_file import UserFile
 from xsessiond.core.setting_keys import AT_ONCE, KEYS, BadValue, Key, find_key
 from xsessiond.core.settings_edit import EditFailed, remove_value, set_value
 from xsessiond.core.settings_text import FileSettings, read_settings
@@ -81,7 +81,7 @@ def change_value(name: str, words: Sequence[str] | None, timeout: float) -> Docu
     path, key = name_setting(name)
     value = None if words is None else _as_toml(name, key, words)
     require_human(timeout)
-    file = SettingsFile(find_paths().config_file)
+    file = UserFile(find_paths().config_file)
     try:
         text = remove_value(file.text, path) if value is None else set_value(file.text, path, value)
     except tomllib.TOMLDecodeError as error:
@@ -100,7 +100,7 @@ def change_value(name: str, words: Sequence[str] | None, timeout: float) -> Docu
     return {**row, "file": file.path, "in_force": own if value is not None else not own, "applies": key.applies}
 
 
-def install_text(file: SettingsFile, text: str, timeout: float) -> Document:
+def install_text(file: UserFile, text: str, timeout: float) -> Document:
     """Puts a whole text in the file's place, and has the broker read it. Raises ClientError."""
     file.replace(text)
     return ask("reload", {}, deadline_in(timeout))

@@ -74,6 +74,7 @@ class Paths:
     """
 
     __slots__ = (
+        "backup_dir",
         "bodies_dir",
         "broker_socket",
         "config_dir",
@@ -115,6 +116,7 @@ class Paths:
         self.store_lock_file = state_dir + "/store.lock"
         self.log_file = state_dir + "/xsessiond.log"
         self.bodies_dir = state_dir + "/bodies"
+        self.backup_dir = state_dir + "/backup"
         self.recorded_link = state_dir + "/rendezvous"
         self.config_dir = config_dir
         self.config_file = config_dir + "/config.toml"

@@ -25,6 +25,7 @@ WORDS = {
     "config get": ["inbound.policy"],
     "config set": ["inbound.policy", "hold"],
     "completion": ["bash"],
+    "install": ["claude", "--dry-run"],
     "list": [],
 }
 """What a verb needs besides its name."""
@@ -53,7 +54,9 @@ def test_every_verb_has_help_with_an_example(name: str, broker: PrivateBroker) -
 def test_every_verb_has_the_common_options(name: str) -> None:
     options = {word for param in verb_of(name).params for word in param.opts}
     assert {"--json", "--color"} <= options
-    assert ("--timeout" in options) == (name not in {"mcp", "demo", "completion", "config check"})
+    assert ("--timeout" in options) == (
+        name not in {"mcp", "demo", "completion", "config check", "install", "uninstall"}
+    )
 
 
 @pytest.mark.parametrize("name", ALL)

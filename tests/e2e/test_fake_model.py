@@ -176,3 +176,26 @@ def test_results_know_their_tool_on_every_wire() -> None:
             field = "input" if path == "/v1/responses" else "messages"
             post(model.url, path, {**REQUESTS[path], field: [*PROMPT, *messages]} | {"tools": []})
             assert model.requests[-1].result_of("send") == "R", path
+
+
+def test_gemini_says_by_the_path_whether_it_streams_and_is_answered_by_the_schema_it_asks_for() -> None:
+    path = "/v1beta/models/gemini-2.5-flash"
+    prompt = {"role": "user", "parts": [{"text": "[[play p]]"}]}
+    body: dict[str, Any] = {"contents": [prompt], "tools": [{"functionDeclarations": [{"name": "x_send"}]}]}
+    with FakeModel() as model:
+        model.play("p", Call("send", {"word": "w-5"}))
+        whole = json.loads(post(model.url, f"{path}:generateContent", body))
+        [part] = whole["candidates"][0]["content"]["parts"]
+        assert (part["functionCall"]["name"], part["functionCall"]["args"]) == ("x_send", {"word": "w-5"})
+        assert "data: " in post(model.url, f"{path}:streamGenerateContent", body)
+        result = {"functionResponse": {"name": "x_send", "response": {"output": "R"}}}
+        body["contents"] += [{"role": "model", "parts": [part]}, {"role": "user", "parts": [result]}]
+        assert "DONE turn=1" in post(model.url, f"{path}:generateContent", body)
+        assert model.requests[-1].result_of("send") == '{"output": "R"}'
+
+        schema = {"properties": {"next": {"enum": ["model", "user"]}, "n": {"type": "number"}, "why": {}}}
+        asked = {**body, "generationConfig": {"responseJsonSchema": schema}}
+        told = json.loads(post(model.url, f"{path}:generateContent", asked))
+        text = told["candidates"][0]["content"]["parts"][0]["text"]
+        assert json.loads(text) == {"next": "user", "n": 0, "why": "fake"}
+        assert json.loads(post(model.url, f"{path}:countTokens", body)) == {"totalTokens": 10}

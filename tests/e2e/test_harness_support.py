@@ -24,7 +24,7 @@ def session(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Iter
         yield opened
 
 
-@pytest.mark.parametrize("session", ["claude", "opencode", "codex"], indirect=True)
+@pytest.mark.parametrize("session", ["claude", "opencode", "codex", "gemini"], indirect=True)
 def test_a_headless_run_calls_a_tool_waits_at_a_gate_and_uses_what_it_read(session: HarnessSession) -> None:
     model = session.model
     model.play(
@@ -52,13 +52,14 @@ def test_a_headless_run_calls_a_tool_waits_at_a_gate_and_uses_what_it_read(sessi
         ("claude", '{"note":"STRUCTURED"}'),
         ("opencode", "ECHO TEXT"),
         ("codex", '{"note":"STRUCTURED"}'),
+        ("gemini", '{"output": "<untrusted_context>\\nECHO TEXT\\n</untrusted_context>"}'),
     ],
     indirect=["session"],
 )
 def test_what_a_harness_shows_its_model_of_a_result_with_text_and_structured_content(
     session: HarnessSession, shown: str
 ) -> None:
-    """The shim must say everything twice: two of the three drop the text, the third the structure."""
+    """The shim must say everything twice: two of the four drop the text, two the structure."""
     session.model.play("both", Call("echo", {"text": "TEXT", "structured": {"note": "STRUCTURED"}}))
     session.start("[[play both]]").wait(START_SECONDS)
     [result] = [text for r in session.model.requests if (text := r.result_of("echo")) is not None]
@@ -66,7 +67,7 @@ def test_what_a_harness_shows_its_model_of_a_result_with_text_and_structured_con
     assert not {"TEXT", "STRUCTURED"} <= set(re.findall(r"\w+", result))
 
 
-@pytest.mark.parametrize("session", ["claude", "opencode"], indirect=True)
+@pytest.mark.parametrize("session", ["claude", "opencode", "gemini"], indirect=True)
 def test_a_terminal_session_takes_what_is_typed(session: HarnessSession) -> None:
     model = session.model
     terminal = session.open_terminal("echo")

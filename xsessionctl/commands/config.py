@@ -25,8 +25,8 @@ from xsessionctl.settings import (
     read_values,
     require_human,
 )
-from xsessionctl.settings_file import SettingsFile
 from xsessionctl.table import GAP, lay_out
+from xsessionctl.user_file import UserFile
 from xsessiond.core.errors import EXIT_CODES
 
 
@@ -197,7 +197,7 @@ def edit(setup: Setup) -> int:
 def _edit(setup: Setup) -> Document:
     require_human(setup.timeout)
     path = find_paths().config_file
-    file = SettingsFile(path)
+    file = UserFile(path)
     text = file.text
     while True:
         text = edit_text(text, os.path.basename(path))

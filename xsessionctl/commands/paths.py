@@ -17,6 +17,7 @@ NAMES = (
     "store_file",
     "log_file",
     "bodies_dir",
+    "backup_dir",
     "config_dir",
     "config_file",
     "passphrase_file",

@@ -25,7 +25,6 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Final, Literal, TypeVar
-from urllib.parse import quote
 
 from xsessiond.store import sqlite_reads as reads
 from xsessiond.store.contract import EventRow, Integrity, MessageRow, Op, Snapshot, StoreError, StoreNewer
@@ -120,14 +119,10 @@ class SqliteStore:
             db.execute(f"PRAGMA {name} = {value}")
         return db
 
-    def _connect_to_look(self) -> sqlite3.Connection:
-        uri = f"file:{quote(self.path)}?mode=ro"
-        return sqlite3.connect(uri, uri=True, timeout=BUSY_MS / 1000, isolation_level=None)
-
     def _refuse_other(self) -> None:
         """Looks through a connection that cannot write, so that a newer store stays as its own version left it."""
         with translated_errors(self.path):
-            db = self._connect_to_look()
+            db = reads.open_to_look(self.path, BUSY_MS / 1000)
             try:
                 (owner,) = db.execute("PRAGMA application_id").fetchone()
                 (version,) = db.execute("PRAGMA user_version").fetchone()
@@ -294,7 +289,7 @@ class SqliteStore:
         """See `Store.check`. On a connection of its own: it may take seconds, and other reads go on."""
         try:
             with translated_errors(self.path):
-                db = self._connect_to_look()
+                db = reads.open_to_look(self.path, BUSY_MS / 1000)
                 try:
                     faults = reads.find_faults(db)
                 finally:

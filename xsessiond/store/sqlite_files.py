@@ -24,7 +24,7 @@ def prepare_files(path: str) -> bool:
     try:
         _prepare_directory(os.path.dirname(path))
         for suffix in SUFFIXES:
-            _refuse_foreign(path + suffix)
+            refuse_foreign(path + suffix)
         try:
             found = os.lstat(path)
         except FileNotFoundError:
@@ -79,7 +79,8 @@ def _prepare_parents(directory: str) -> None:
     os.chmod(directory, 0o700)  # a umask may have taken bits from us too
 
 
-def _refuse_foreign(path: str) -> None:
+def refuse_foreign(path: str) -> None:
+    """Raises StoreError, which says why, if what lies at `path` is not a plain file of this user."""
     try:
         found = os.lstat(path)
     except FileNotFoundError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from typing import Final
+from urllib.parse import quote
 
 from xsessiond.core.limits import LOG_BYTES
 from xsessiond.store.contract import (
@@ -164,9 +165,19 @@ def events_of(db: sqlite3.Connection, seqs: Sequence[int]) -> Sequence[EventRow]
     return found
 
 
+def open_to_look(path: str, wait_s: float) -> sqlite3.Connection:
+    """A connection that cannot write. wait_s: how long it waits for a lock."""
+    return sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, timeout=wait_s, isolation_level=None)
+
+
+def find_damage(db: sqlite3.Connection) -> list[str]:
+    """What is wrong with the file as SQLite sees it, whatever tables are in it. Reads all of it."""
+    return [str(text) for (text,) in db.execute("PRAGMA integrity_check(10)") if text != "ok"]
+
+
 def find_faults(db: sqlite3.Connection) -> list[str]:
     """What is wrong with the file, worst first; nothing when it is sound. Reads all of it."""
-    faults = [str(text) for (text,) in db.execute("PRAGMA integrity_check(10)") if text != "ok"]
+    faults = find_damage(db)
     if not faults:
         halves = """SELECT count(*) FROM (
             SELECT seq FROM message WHERE seq NOT IN (SELECT seq FROM content)
@@ -175,6 +186,15 @@ def find_faults(db: sqlite3.Connection) -> list[str]:
         if count:
             faults.append(f"messages stored by half: {count}")
     return faults
+
+
+def count_rows(db: sqlite3.Connection) -> tuple[int, int, int]:
+    """Messages, those of them that wait, and sessions."""
+    (counts,) = db.execute(
+        f"""SELECT (SELECT count(*) FROM message), (SELECT count(*) FROM message WHERE state IN ({WAITING})),
+                   (SELECT count(*) FROM session)"""  # noqa: S608 - constants
+    )
+    return int(counts[0]), int(counts[1]), int(counts[2])
 
 
 def _messages(cursor: sqlite3.Cursor) -> list[MessageRow]:

@@ -129,6 +129,23 @@ def seed_codex(home: Path, work: Path, model_url: str, servers: Sequence[McpServ
     path.write_text(tomli_w.dumps(config), encoding="utf-8")
 
 
+def seed_gemini(home: Path, work: Path, model_url: str, servers: Sequence[McpServer]) -> None:
+    """Gemini CLI: ``.gemini/settings.json``. It takes the model's URL from its environment."""
+    entries = {
+        s.name: {"command": s.command[0], "args": list(s.command[1:]), "env": dict(s.env), "trust": True}
+        for s in servers
+    }
+    settings = {
+        "security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": False}},
+        "general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False},
+        "privacy": {"usageStatisticsEnabled": False},
+        "telemetry": {"enabled": False},
+        "ui": {"hideTips": True, "hideBanner": True},
+        "mcpServers": entries,
+    }
+    _write_json(home / ".gemini" / "settings.json", settings)
+
+
 def _write_json(path: Path, data: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(data, indent=1), encoding="utf-8")

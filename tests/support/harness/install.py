@@ -39,6 +39,7 @@ class Package:
 PACKAGES = {
     "claude": Package("@anthropic-ai/claude-code", "2.1.332", "claude"),
     "codex": Package("@openai/codex", "0.171.0", "codex"),
+    "gemini": Package("@google/gemini-cli", "0.61.0", "gemini"),
     "opencode": Package("opencode-ai", "1.18.33", "opencode"),
     # opencode npm-installs this into every fresh config directory; homes.py links this copy there instead.
     "opencode-plugin": Package("@opencode-ai/plugin", "1.18.33"),

@@ -77,9 +77,19 @@ def _opencode_variables(model_url: str) -> Mapping[str, str]:
     }
 
 
+def _gemini_variables(model_url: str) -> Mapping[str, str]:
+    return {
+        "GEMINI_API_KEY": "dummy",
+        "GOOGLE_GEMINI_BASE_URL": model_url,
+        "GEMINI_MODEL": "gemini-2.5-flash",  # one that it knows: else it would ask which to use
+        "GEMINI_CLI_TRUST_WORKSPACE": "true",
+    }
+
+
 HARNESSES = {
     "claude": Harness(homes.seed_claude, _claude_variables, ("-p",), lambda prompt: ("--", prompt)),
     "opencode": Harness(homes.seed_opencode, _opencode_variables, ("run",), lambda prompt: ("--prompt", prompt)),
+    "gemini": Harness(homes.seed_gemini, _gemini_variables, (), lambda prompt: ("-i", prompt)),
     # A terminal session of Codex starts a daemon that outlives it: supported when a test needs it.
     "codex": Harness(
         homes.seed_codex,

@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Protocol
 
 from .anthropic import Messages
+from .gemini import COUNT, STREAMED, WHOLE, GenerateContent
 from .openai import ChatCompletions, Responses
 from .script import Conversation, Decision, Say, ToolUse
 from .wire import Body, Wire
@@ -21,6 +22,8 @@ WIRES: dict[str, Wire] = {
     "/v1/chat/completions": ChatCompletions(),
     "/v1/responses": Responses(),
 }
+GEMINI = GenerateContent()
+"""Its paths carry the model's name, and say whether the answer is streamed."""
 
 
 class Backend(Protocol):
@@ -101,18 +104,22 @@ class _Handler(BaseHTTPRequestHandler):
         body, route = self._read_body(), self._route()
         if route == "/v1/messages/count_tokens":
             self._reply(200, {"input_tokens": 10})
+        elif route.endswith(COUNT):
+            self._reply(200, {"totalTokens": 10})
         elif route in WIRES:
-            self._answer(WIRES[route], body)
+            self._answer(WIRES[route], body, streamed=bool(body.get("stream")))
+        elif route.endswith((WHOLE, STREAMED)):
+            self._answer(GEMINI, body, streamed=route.endswith(STREAMED))
         else:
             self._refuse()
 
     def _route(self) -> str:
         return self.path.partition("?")[0]
 
-    def _answer(self, wire: Wire, body: Body) -> None:
+    def _answer(self, wire: Wire, body: Body, *, streamed: bool) -> None:
         backend = self.server.backend
         request, decision = backend.receive(self._route(), wire.read_request(body))
-        if body.get("stream"):
+        if streamed:
             stream = wire.write_stream(body, decision.answer)
             self.send_response(200)
             self.send_header("content-type", "text/event-stream")

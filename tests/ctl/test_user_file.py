@@ -1,4 +1,4 @@
-"""xsessionctl.settings_file: a person's file is replaced in one step, where it really is, and nothing is lost."""
+"""xsessionctl.user_file: a person's file is replaced in one step, where it really is, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from xsessionctl.client import ClientError
-from xsessionctl.settings_file import SettingsFile
+from xsessionctl.user_file import UserFile
 
 
 def test_a_file_that_is_not_there_is_made_private(tmp_path: Path) -> None:
     path = tmp_path / "new/config.toml"
-    file = SettingsFile(str(path))
+    file = UserFile(str(path))
     assert file.text == ""
     file.replace("x = 1\n")
     assert path.read_text() == "x = 1\n"
@@ -26,7 +26,7 @@ def test_mode_line_ends_and_mark_stay(tmp_path: Path) -> None:
     path = tmp_path / "c"
     path.write_bytes(b"\xef\xbb\xbfx = 1\r\n")
     path.chmod(0o640)
-    file = SettingsFile(str(path))
+    file = UserFile(str(path))
     assert file.text == "x = 1\r\n"
     file.replace(file.text + "y = 2\r\n")
     assert path.read_bytes() == b"\xef\xbb\xbfx = 1\r\ny = 2\r\n"
@@ -39,7 +39,7 @@ def test_a_link_stays_one(tmp_path: Path) -> None:
     path = tmp_path / "c"
     path.symlink_to("dots/c.toml")
     for text in ("x = 1\n", "x = 2\n"):
-        SettingsFile(str(path)).replace(text)
+        UserFile(str(path)).replace(text)
         assert path.is_symlink()
         assert (tmp_path / "dots/c.toml").read_text() == text
     assert os.listdir(tmp_path / "dots") == ["c.toml"]
@@ -50,7 +50,7 @@ def test_what_somebody_else_wrote_is_not_lost(tmp_path: Path, change: str) -> No
     path = tmp_path / "c"
     if change != "made":
         path.write_text("x = 1\n")
-    file = SettingsFile(str(path))
+    file = UserFile(str(path))
     if change == "removed":
         path.unlink()
     else:
@@ -66,11 +66,11 @@ def test_what_somebody_else_wrote_is_not_lost(tmp_path: Path, change: str) -> No
 def test_what_cannot_be_done_is_said(tmp_path: Path) -> None:
     (tmp_path / "c").write_bytes(b"\xff")
     with pytest.raises(ClientError, match="is not UTF-8"):
-        SettingsFile(str(tmp_path / "c"))
+        UserFile(str(tmp_path / "c"))
     (tmp_path / "d").mkdir()
     with pytest.raises(ClientError, match="cannot be read: Is a directory"):
-        SettingsFile(str(tmp_path / "d"))
-    file = SettingsFile(str(tmp_path / "c2/x"))
+        UserFile(str(tmp_path / "d"))
+    file = UserFile(str(tmp_path / "c2/x"))
     (tmp_path / "c2").write_text("")
     with pytest.raises(ClientError, match="cannot be written: File exists"):
         file.replace("")

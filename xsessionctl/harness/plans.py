@@ -1,0 +1,248 @@
+"""Putting the product into a harness's files and taking it out again: first as a plan that can be shown, then done.
+
+Laws: a plan is made of all files of a harness before the first is written, so that one that cannot be changed leaves
+the others alone; what is shown is what is written; a file that has all it should have is not written. Refuses to know:
+single harnesses, what is asked and printed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import unified_diff
+from time import monotonic, sleep
+
+from xsessionctl.client import ClientError
+from xsessionctl.harness.base import Harness, Part, PlainFile, Site
+from xsessionctl.harness.entries import value_at
+from xsessionctl.harness.json_spans import BadText, Path, Spans
+from xsessionctl.harness.receipts import Receipt, Receipts, write_receipt
+from xsessionctl.user_file import UserFile
+
+MOST_BYTES = 64 << 20
+"""Of a harness's file. Claude Code's grows with every project and has been seen at tens of megabytes."""
+LOCK_S, LOCK_PAUSE_S = 3.0, 0.02
+"""How long a harness that is writing its file is waited for."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One file that is to change. after: its new text, None for no file. again: makes the step anew, from what the file
+    says by then; None if nothing is left to do."""
+
+    part: Part | PlainFile
+    file: UserFile
+    after: str | None
+    receipt: Receipt | None
+    again: Callable[[], Step | None]
+
+    @property
+    def path(self) -> str:
+        """Of the file."""
+        return self.part.path
+
+    def diff(self) -> list[str]:
+        """The change, as `diff -u` shows it."""
+        old = self.path if self.file.exists else os.devnull
+        new = self.path if self.after is not None else os.devnull
+        lines = self.file.text.splitlines(), (self.after or "").splitlines()
+        return list(unified_diff(*lines, old, new, n=2, lineterm=""))
+
+
+def plan_install(harness: Harness, site: Site, receipts: Receipts) -> list[Step]:
+    """What has to change so that all is there. Raises ClientError."""
+    steps = [_plan_part(harness, part, receipts) for part in harness.parts(site)]
+    return [step for step in steps if step is not None]
+
+
+def plan_uninstall(harness: Harness, site: Site, receipts: Receipts) -> list[Step]:
+    """What has to change so that nothing of ours is left. Raises ClientError."""
+    steps = [_plan_removal(harness, part, receipts) for part in harness.parts(site)]
+    return [step for step in steps if step is not None]
+
+
+def _plan_part(harness: Harness, part: Part | PlainFile, receipts: Receipts) -> Step | None:
+    file = UserFile(part.path, most=MOST_BYTES)
+    old = receipts.get(part.path)
+    with _refusing(harness, part):
+        after = _installed(part, file)
+        before = _base(part, file, old)
+        hollow = _hollow(part, before or "")
+    if after == file.text and file.exists:
+        return None
+    folders = _missing_folders(part.path) or (old.folders if old is not None else [])
+    receipt = write_receipt(before or "", after, made=before is None, folders=folders, hollow=hollow)
+    return Step(part, file, after, receipt, lambda: _plan_part(harness, part, receipts))
+
+
+def _plan_removal(harness: Harness, part: Part | PlainFile, receipts: Receipts) -> Step | None:
+    file = UserFile(part.path, most=MOST_BYTES)
+    with _refusing(harness, part):
+        after = _base(part, file, receipts.get(part.path))
+    if not file.exists or after == file.text:
+        return None
+    return Step(part, file, after, None, lambda: _plan_removal(harness, part, receipts))
+
+
+def find_faults(harness: Harness, site: Site) -> dict[str, str]:
+    """What is missing or outdated, by `path: title`. Raises ClientError."""
+    faults = {}
+    for part in harness.parts(site):
+        file = UserFile(part.path, most=MOST_BYTES)
+        with _refusing(harness, part):
+            if isinstance(part, PlainFile):
+                fault = None if file.text == part.text else "outdated" if part.mark in file.text else "missing"
+                found = [(os.path.basename(part.path), fault)]
+            else:
+                tree = _parse(part, file.text)
+                found = [(entry.title, entry.find_fault(tree)) for entry in part.entries]
+        faults.update({f"{part.path}: {title}": fault for title, fault in found if fault is not None})
+    return faults
+
+
+def find_switches(harness: Harness, site: Site) -> list[str]:
+    """What the user has switched off that ours needs, as sentences. Files that cannot be read say nothing here."""
+    trees = {}
+    for part in harness.parts(site):
+        try:
+            trees[part.path] = (
+                part.form.parse(UserFile(part.path, most=MOST_BYTES).text) if isinstance(part, Part) else {}
+            )
+        except (BadText, ClientError):
+            continue
+    return list(harness.switched_off(trees))
+
+
+def do(step: Step, receipts: Receipts) -> None:
+    """Writes one file, with the same change if it says something else by now. Raises ClientError; then it is as it
+    was."""
+    with _locked(step.part.lock if isinstance(step.part, Part) else ""):
+        fresh = step.again()
+        if fresh is None:
+            return
+        if fresh.after is None:
+            fresh.file.remove()
+        else:
+            fresh.file.replace(fresh.after)
+    old = receipts.get(step.path)
+    receipts.set(step.path, fresh.receipt)
+    if fresh.receipt is None and old is not None:
+        for folder in old.folders:
+            try:
+                os.rmdir(folder)
+            except OSError:
+                break  # somebody has put something there
+
+
+# -- what the texts become ---------------------------------------------------------------------------------------------
+
+
+def _installed(part: Part | PlainFile, file: UserFile) -> str:
+    if isinstance(part, PlainFile):
+        if file.text.strip() and part.mark not in file.text:
+            raise BadText("there is another file of that name")
+        return part.text
+    text = file.text
+    _parse(part, text)
+    for entry in part.entries:
+        text = entry.put(part.form, text)
+    return text
+
+
+def _base(part: Part | PlainFile, file: UserFile, receipt: Receipt | None) -> str | None:
+    """The file without anything of ours; None: without us there was none."""
+    if not file.exists:
+        return None
+    exact = receipt.restore(file.text) if receipt is not None else None
+    if receipt is not None and exact is not None:
+        return None if receipt.made else exact
+    if isinstance(part, PlainFile):
+        return None if part.mark in file.text else file.text
+    tree = _parse(part, file.text)
+    text = file.text
+    for entry in part.entries:
+        text = entry.remove(part.form, text)
+    text = _drop_hollow(part, tree, text, receipt.hollow if receipt is not None else [])
+    made = receipt is not None and receipt.made
+    return None if made and not part.form.parse(text) and text != file.text else text
+
+
+def _ways(part: Part) -> list[Path]:
+    """The objects and lists that our entries stand in, the innermost first."""
+    ways = {way for entry in part.entries for way in entry.ways()}
+    return sorted(ways, key=len, reverse=True)
+
+
+def _hollow(part: Part | PlainFile, text: str) -> list[list[str]]:
+    """Which of these are there and hold nothing."""
+    if isinstance(part, PlainFile):
+        return []
+    tree = part.form.parse(text)
+    return [[str(name) for name in way] for way in _ways(part) if value_at(tree, way) in ({}, [])]
+
+
+def _drop_hollow(part: Part, before: object, text: str, kept: list[list[str]]) -> str:
+    """Without those that hold nothing any more because ours are gone."""
+    for way in _ways(part):
+        if list(way) not in kept and value_at(before, way) not in ({}, [], None):
+            if value_at(part.form.parse(text), way) in ({}, []):
+                text = part.form.remove(text, way)
+    return text
+
+
+def _parse(part: Part, text: str) -> object:
+    tree = part.form.parse(text)
+    if part.strict and Spans(text).plain != text:
+        raise BadText("it has comments or trailing commas, which are not read there")
+    if not isinstance(tree, dict):
+        raise BadText("it holds no object")
+    return tree
+
+
+@contextmanager
+def _refusing(harness: Harness, part: Part | PlainFile) -> Iterator[None]:
+    try:
+        yield
+    except BadText as problem:
+        raise ClientError(
+            "bad_config",
+            f"{part.path} is not changed: {problem}.",
+            f"Mend it by hand; nothing was changed for {harness.title}.",
+        ) from None
+
+
+# -- on the disk -------------------------------------------------------------------------------------------------------
+
+
+def _missing_folders(path: str) -> list[str]:
+    """The folders that have to be made for a file, the innermost first."""
+    found = []
+    folder = os.path.dirname(path)
+    while not os.path.lexists(folder):
+        found.append(folder)
+        folder = os.path.dirname(folder)
+    return found
+
+
+@contextmanager
+def _locked(path: str) -> Iterator[None]:
+    """Holds the lock that a harness, too, holds while it writes: a directory. One that stays was left behind."""
+    held = False
+    deadline = monotonic() + LOCK_S
+    while path and not held:
+        try:
+            os.mkdir(path, 0o700)
+            held = True
+        except FileExistsError:
+            if monotonic() > deadline:
+                break
+            sleep(LOCK_PAUSE_S)
+        except OSError:
+            break  # the write will say what is wrong
+    try:
+        yield
+    finally:
+        if held:
+            os.rmdir(path)

@@ -1,0 +1,100 @@
+"""What was written where, so that it can be taken back exactly: one small file beside the broker's own.
+
+Of a harness's file it holds a digest of what we left, and the piece that was there in the place of ours; never the
+rest, which may hold secrets. As long as the digest fits, taking back gives the old file, byte for byte.
+
+Laws: losing this file loses exactness and nothing else. Refuses to know: what the pieces mean.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+
+from xsessionctl.client import ClientError
+from xsessionctl.user_file import UserFile
+from xsessiond.paths import PathError
+from xsessiond.private_dirs import ensure_private_dir
+
+NAME = "installed.json"
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What was done to one file. digest: of the text that we left. made: the file was not there before.
+
+    start, length: the piece that differs, in characters; old: what stood there. folders: made for the file. hollow:
+    objects and lists on the way to our entries that were there and empty.
+    """
+
+    digest: str
+    start: int
+    length: int
+    old: str
+    made: bool
+    folders: list[str]
+    hollow: list[list[str]]
+
+    def restore(self, text: str) -> str | None:
+        """The text from before, or None if this is not the text that we left."""
+        if digest_of(text) != self.digest:
+            return None
+        return text[: self.start] + self.old + text[self.start + self.length :]
+
+
+def write_receipt(before: str, after: str, *, made: bool, folders: list[str], hollow: list[list[str]]) -> Receipt:
+    """The receipt for a file that had the text `before` and has `after` now."""
+    start = _count_common(before, after)
+    behind = _count_common(before[start:][::-1], after[start:][::-1])
+    old = before[start : len(before) - behind]
+    return Receipt(digest_of(after), start, len(after) - behind - start, old, made, folders, hollow)
+
+
+def _count_common(one: str, other: str) -> int:
+    """How many characters both begin with."""
+    return len(os.path.commonprefix([one, other]))  # noqa: RUF071 - characters are what is counted
+
+
+def digest_of(text: str) -> str:
+    """What a text is known by."""
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class Receipts:
+    """All of them, by the path of the file. An unreadable collection counts as an empty one."""
+
+    def __init__(self, state_dir: str) -> None:
+        """Raises ClientError."""
+        self._folder = state_dir
+        self._path = f"{state_dir}/{NAME}"
+        self._found: dict[str, Receipt] = {}
+        try:
+            with open(self._path, encoding="utf-8") as file:
+                rows = json.load(file)
+            self._found = {path: Receipt(**row) for path, row in rows.items()}
+        except (OSError, ValueError, TypeError, AttributeError):
+            pass
+
+    def get(self, path: str) -> Receipt | None:
+        """That of one file."""
+        return self._found.get(path)
+
+    def set(self, path: str, receipt: Receipt | None) -> None:
+        """Remembers one, or forgets it where it is None. Raises ClientError."""
+        if receipt is None and path not in self._found:
+            return
+        if receipt is None:
+            del self._found[path]
+        else:
+            self._found[path] = receipt
+        try:
+            ensure_private_dir(self._folder)
+            text = json.dumps({path: asdict(one) for path, one in self._found.items()}, indent=1)
+            file = UserFile(self._path, most=1 << 24)
+            file.replace(text + "\n")
+        except PathError as problem:
+            raise ClientError("bad_config", problem.reason) from None
+        except OSError as error:
+            raise ClientError("bad_config", f"{self._path} cannot be written: {error.strerror}.") from None

@@ -1,0 +1,153 @@
+"""What `install` and `uninstall` do: which harnesses are meant, what would change, and doing it.
+
+Laws: everything is planned for all of them before anything is written; nothing is written that was not shown, and not
+before the user said so. Refuses to know: single harnesses, options.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from xsessionctl.client import ClientError
+from xsessionctl.harness.base import Harness, Site
+from xsessionctl.harness.finding import (
+    Found,
+    describe,
+    find_command,
+    find_ephemeral,
+    find_home,
+    find_hook,
+    find_program,
+    settings_for,
+)
+from xsessionctl.harness.known import HARNESSES
+from xsessionctl.harness.plans import Step, do, find_faults, find_switches, plan_install, plan_uninstall
+from xsessionctl.harness.receipts import Receipts
+from xsessionctl.lifecycle import find_paths
+
+Document = dict[str, object]
+
+
+@dataclass
+class Job:
+    """One harness of a call. steps: what is to be written. problem: why nothing can be."""
+
+    harness: Harness
+    found: Found
+    site: Site
+    steps: list[Step] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    faults: dict[str, str] = field(default_factory=dict)
+    problem: ClientError | None = None
+
+    @property
+    def state(self) -> str:
+        """installed, outdated, partly, missing, or broken where its files cannot be read."""
+        if self.problem is not None:
+            return "broken"
+        kinds = set(self.faults.values())
+        return "installed" if not kinds else kinds.pop() if len(kinds) == 1 else "partly"
+
+    def to_document(self) -> Document:
+        """As `--json` prints it."""
+        row: Document = {
+            "name": self.harness.name,
+            "title": self.harness.title,
+            "program": self.found.path,
+            "version": None if self.found.version is None else describe(self.found.version),
+            "tested": None if self.found.version is None else self.harness.in_tested_range(self.found.version),
+            "state": self.state,
+            "faults": dict(self.faults),
+            "changes": [{"path": step.path, "diff": "\n".join(step.diff())} for step in self.steps],
+            "notes": list(self.notes),
+        }
+        return row if self.problem is None else {**row, **self.problem.to_json()}
+
+
+def find_jobs(names: Sequence[str], *, everywhere: bool = False) -> list[Job]:
+    """The harnesses of these names; without any, those that are here, or all where `everywhere`. Raises ClientError."""
+    unknown = [name for name in names if name not in HARNESSES]
+    if unknown:
+        known = ", ".join(HARNESSES)
+        raise ClientError(
+            "usage", f"{unknown[0]!r} is none of {known}.", "docs/harnesses.md says how to set up any other MCP client."
+        )
+    environ = dict(os.environ)
+    home = find_home(environ)
+    site = Site(home, environ, find_command(environ), find_hook(), settings_for(environ))
+    jobs = []
+    for name in dict.fromkeys(names or HARNESSES):
+        harness = HARNESSES[name]
+        found = find_program(harness, site)
+        if names or everywhere or found.path is not None:
+            jobs.append(Job(harness, found, replace(site, version=found.version)))
+    return jobs
+
+
+def look(names: Sequence[str]) -> list[Job]:
+    """What there is of ours in each. Raises ClientError."""
+    jobs = find_jobs(names, everywhere=True)
+    for job in jobs:
+        try:
+            job.faults = find_faults(job.harness, job.site)
+            job.notes += find_switches(job.harness, job.site)
+        except ClientError as problem:
+            job.problem = problem
+        _note_version(job)
+    return jobs
+
+
+def plan(names: Sequence[str], receipts: Receipts, *, remove: bool) -> list[Job]:
+    """What has to be written. Raises ClientError, also where one file cannot be changed."""
+    jobs = find_jobs(names, everywhere=remove)
+    if not jobs:
+        known = ", ".join(harness.title for harness in HARNESSES.values())
+        raise ClientError("not_found", f"None of {known} is here.", "Name one to set it up all the same.")
+    for job in jobs:
+        make = plan_uninstall if remove else plan_install
+        job.steps = make(job.harness, job.site, receipts)
+        if not remove:
+            _note_version(job)
+            job.notes += job.harness.advice(job.site)
+            job.notes += find_switches(job.harness, job.site)
+    return jobs
+
+
+def carry_out(jobs: Sequence[Job], receipts: Receipts) -> None:
+    """Writes it. Raises ClientError, which says what was written before."""
+    written: list[str] = []
+    for job in jobs:
+        for step in job.steps:
+            try:
+                do(step, receipts)
+            except ClientError as problem:
+                if not written:
+                    raise
+                done = f"{problem.text} Before that, {', '.join(written)} was written."
+                raise ClientError(problem.code, done, problem.hint) from None
+            written.append(step.path)
+
+
+def open_receipts() -> Receipts:
+    """What was written earlier. Raises ClientError."""
+    return Receipts(find_paths().state_dir)
+
+
+def warn_of_place(jobs: Sequence[Job]) -> list[str]:
+    """What is wrong with the place that our own program is in."""
+    found = find_ephemeral(jobs[0].site.command) if jobs else None
+    return [] if found is None else [found]
+
+
+def _note_version(job: Job) -> None:
+    found, harness = job.found, job.harness
+    if found.path is None:
+        job.notes.append(f"{harness.title} was not found on this machine.")
+    elif found.version is None:
+        job.notes.append(f"{found.path} does not say its version.")
+    elif not harness.in_tested_range(found.version):
+        oldest, newest = map(describe, harness.tested)
+        tested = oldest if oldest == newest else f"{oldest} to {newest}"
+        job.notes.append(f"Version {describe(found.version)} is outside of what was tested ({tested}).")
