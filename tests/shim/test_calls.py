@@ -12,7 +12,9 @@ import pytest
 from tests.shim.fake_broker import make_message
 from xsessionctl.shim.broker_link import UP, BrokerLink, Rendezvous
 from xsessionctl.shim.calls import Calls
+from xsessionctl.shim.courier import Courier
 from xsessionctl.shim.identity import Identity
+from xsessionctl.shim.mail import Mailbag
 from xsessionctl.shim.outlet import Outlet
 from xsessionctl.shim.protocol import Call, Cancel, Protocol
 from xsessionctl.shim.tools import list_tools
@@ -57,7 +59,15 @@ class Rig:
         self.link = NotedLink(identity, state)
         self.outlet = Outlet(self.writable)
         self.protocol = Protocol(list_tools, "")
-        self.calls = Calls(identity, self.link, self.outlet, self.protocol)
+        bag = Mailbag()
+        courier = Courier(identity, self.link, bag)
+        self.calls = Calls(identity, self.link, self.outlet, self.protocol, bag, courier)
+
+        def link_is_up(queued: int) -> None:
+            courier.link_is_up(queued)
+            self.calls.link_is_up()
+
+        self.link.on_up = link_is_up
         self.last_id = 0
 
     def call(self, tool: str, **arguments: Any) -> Call:

@@ -94,7 +94,7 @@ def test_a_granted_socket_comes_with_its_token_file() -> None:
 
 def test_the_conversation_of_a_codex_call_wins() -> None:
     identity = _identity({}, client="codex-mcp-client")
-    identity.thread_id = "t-1"
+    identity.conversation = "t-1"
     assert identity.harness_session_id == "t-1"
 
 

@@ -58,14 +58,16 @@ class Rendezvous:
 class BrokerLink:
     """See the module.
 
-    on_up: called when the session is attached. on_problem: called with an error object when the broker refuses the
-    session, or none can be had while one is needed. session: the session's own row or None. notices: texts of the
-    broker for this session's model.
+    on_up: called when the session is attached, with the number of messages that wait for it. on_problem: called with an
+    error object when the broker refuses the session, or none can be had while one is needed. on_told: called with
+    (method, params) of what the broker says by itself. session: the session's own row or None. renewing: it is being
+    replaced by that of another conversation. notices: texts of the broker for this session's model.
     """
 
     __slots__ = (
         "_attempt_due", "_identity", "_needed_until", "_peer", "_rendezvous", "_retry_s", "_started", "_token",
-        "_up_since", "_without", "ended", "notices", "on_problem", "on_up", "problem", "session", "state",
+        "_up_since", "_without", "ended", "notices", "on_problem", "on_told", "on_up", "problem", "renewing",
+        "session", "state",
     )  # fmt: skip
 
     def __init__(self, identity: Identity, rendezvous: Rendezvous) -> None:
@@ -79,12 +81,13 @@ class BrokerLink:
         self._started = False
         self._without: set[str] = set()
         self.state = RESTING
-        self.ended = False
+        self.ended = self.renewing = False
         self.session: dict[str, object] | None = None
         self.notices: list[str] = []
         self.problem: dict[str, object] | None = None
-        self.on_up: Callable[[], None] = _nothing
+        self.on_up: Callable[[int], None] = _ignore
         self.on_problem: Callable[[dict[str, object]], None] = _ignore
+        self.on_told: Callable[[str, dict[str, object]], None] = _ignore
 
     # -- what the loop needs -------------------------------------------------------------------------------------------
 
@@ -154,6 +157,21 @@ class BrokerLink:
         """Tells the broker something, if it is there."""
         if self._peer is not None and self.state == UP:
             self._peer.tell(method, params)
+
+    def renew(self) -> None:
+        """Another conversation runs in this harness now: the session ends, what it had not taken stays its own, and a
+        new one begins in its place under the same name, if that is still free."""
+        if self.session is None or self._identity.granted:
+            return  # not known yet; or not this process's to end
+        self._token = None
+        self.renewing = self.state != RESTING
+        if self.state == UP:
+            now = monotonic()
+            self._needed_until = now + limits.SHIM_BROKER_S
+            self.ask("end", {}, now + limits.SHIM_HANDSHAKE_S, _ignore)  # its `bye` begins the new one
+        elif self.state != RESTING:
+            self._lose()
+            self._attempt_due = monotonic()
 
     def drop(self) -> None:
         """Ends the link."""
@@ -281,10 +299,12 @@ class BrokerLink:
         if isinstance(session, dict):
             self.session = session
         self.state, self._up_since = UP, monotonic()
+        self.renewing = False
         self._needed_until = 0.0
         self.problem = None
         self._settle()
-        self.on_up()
+        queued = result.get("queued")
+        self.on_up(queued if isinstance(queued, int) else 0)
 
     def _reconsider(self, error: dict[str, object]) -> None:
         """A refused introduction: what may be wrong with it is left out, once each, before the refusal counts."""
@@ -309,6 +329,8 @@ class BrokerLink:
             self._peer.answer(request_id)
         elif method == "bye" and params.get("reason") in ("ended", "replaced"):
             self.ended = True
+        else:
+            self.on_told(method, params)
 
     def _look(self) -> None:
         """Whether the connection is still there."""
@@ -349,9 +371,5 @@ class BrokerLink:
         self.on_problem(error)
 
 
-def _nothing() -> None:
-    pass
-
-
-def _ignore(_: dict[str, object]) -> None:
+def _ignore(*_: object) -> None:
     pass

@@ -15,7 +15,7 @@ import os
 from time import monotonic
 
 from xsessionctl.shim import answers
-from xsessionctl.shim.mail import Batch, Mailbag, show_message
+from xsessionctl.shim.mail import Batch, show_message
 from xsessionctl.shim.tools import check_arguments
 from xsessiond.core import limits
 from xsessiond.core.errors import Refusal
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from xsessionctl.shim.broker_link import BrokerLink
+    from xsessionctl.shim.courier import Courier
     from xsessionctl.shim.identity import Identity
+    from xsessionctl.shim.mail import Mailbag
     from xsessionctl.shim.outlet import Entry, Outlet
     from xsessionctl.shim.protocol import Call, Protocol
 
@@ -64,16 +66,23 @@ class _Running:
 
 
 class Calls:
-    """All that run. protocol: that they came through."""
+    """All that run. protocol: that they came through. courier: who else brings mail to this session's model."""
 
-    __slots__ = ("_identity", "_link", "_mailbag", "_outlet", "_protocol", "_running", "_stash")
+    __slots__ = ("_courier", "_identity", "_link", "_mailbag", "_outlet", "_protocol", "_running", "_stash")
 
-    def __init__(self, identity: Identity, link: BrokerLink, outlet: Outlet, protocol: Protocol) -> None:
+    def __init__(
+        self,
+        identity: Identity,
+        link: BrokerLink,
+        outlet: Outlet,
+        protocol: Protocol,
+        mailbag: Mailbag,
+        courier: Courier,
+    ) -> None:
         self._identity, self._link, self._outlet, self._protocol = identity, link, outlet, protocol
-        self._mailbag = Mailbag()
+        self._mailbag, self._courier = mailbag, courier
         self._running: list[_Running] = []
         self._stash: list[str] = []
-        link.on_up = self.link_is_up
         link.on_problem = self.link_has_problem
 
     @property
@@ -143,9 +152,6 @@ class Calls:
 
     def link_is_up(self) -> None:
         """The session is attached: what waits is asked."""
-        unacked = sorted(self._mailbag.unacked)
-        if unacked:
-            self._acknowledge(unacked)
         for item in list(self._running):
             if item.entry is None and item.deadline is not None:
                 self._ask(item)
@@ -164,7 +170,10 @@ class Calls:
         def done(result: dict[str, object] | None, error: dict[str, object] | None) -> None:
             self._answered(item, result, error)
 
-        item.asked = self._link.ask(item.method, item.params, monotonic() + item.limit_s, done)
+        params = item.params
+        if item.method == "take" and self._courier.under_way:
+            params = {**params, "max": 0}  # what comes behind must not overtake
+        item.asked = self._link.ask(item.method, params, monotonic() + item.limit_s, done)
 
     def _answered(self, item: _Running, result: dict[str, object] | None, error: dict[str, object] | None) -> None:
         if item.cancelled:
@@ -179,7 +188,7 @@ class Calls:
             item.outcome = (*answers.tell_refusal(error), True)
             self._fetch_mail(item)
         elif result is not None and item.method == "take":
-            self._show(item, self._mailbag.open(result))
+            self._show(item, self._open(result))
         elif result is not None:
             reply = _reply_message(result)
             item.reply = show_message(reply) if reply else None
@@ -209,10 +218,16 @@ class Calls:
                 self._put_away(item, result)
             else:
                 # Without mail if there is trouble: the call itself has its answer.
-                self._show(item, self._mailbag.open(result or {}))
+                self._show(item, self._open(result or {}))
 
-        params = {"max": limits.TAKE_MAX, "render": True}
+        params = {"max": 0 if self._courier.under_way else limits.TAKE_MAX, "render": True}
         item.asked = self._link.ask("take", params, monotonic() + limits.SHIM_HANDSHAKE_S, done)
+
+    def _open(self, result: Mapping[str, object]) -> Batch:
+        batch = self._mailbag.open(result)
+        if not self._courier.under_way:
+            self._courier.note_left(batch.left)
+        return batch
 
     def _put_away(self, item: _Running, result: Mapping[str, object] | None) -> None:
         """The answer to a call that was cancelled meanwhile: what it took is given back, what it was told is told
@@ -223,13 +238,13 @@ class Calls:
         batch = self._mailbag.open(result or {})
         self._stash += batch.news
         self._release(batch.ids + batch.surplus + ([str(reply.get("id"))] if reply else []))
-        self._acknowledge(batch.stale)
+        self._courier.acknowledge(batch.stale)
 
     # -- answering -----------------------------------------------------------------------------------------------------
 
     def _show(self, item: _Running, batch: Batch) -> None:
         self._release(batch.surplus)
-        self._acknowledge(batch.stale)
+        self._courier.acknowledge(batch.stale)
         news = [*self._link.notices, *self._stash, *batch.news]
         self._link.notices.clear()
         self._stash.clear()
@@ -240,11 +255,13 @@ class Calls:
         if item.outcome is None:
             text, structured = answers.tell_read(batch)
             is_error = False
+            if batch.left and self._courier.under_way:
+                text = "What waits is on its way into this conversation; there is nothing to do."
         else:
             text, structured, is_error = item.outcome
             if batch.show:
                 structured["mail"] = batch.envelopes
-            if batch.left:
+            if batch.left and not self._courier.under_way:
                 news.append(f"{batch.left} more messages wait: call read_messages.")
         if news:
             structured["news"] = news
@@ -270,7 +287,7 @@ class Calls:
             self._forget(item)
             if ids:
                 self._mailbag.note_written(ids)
-                self._acknowledge(ids)
+                self._courier.acknowledge(ids)
 
         def dropped() -> None:
             self._forget(item)
@@ -285,6 +302,23 @@ class Calls:
             batch.written.append(done)
             batch.dropped.append(dropped)
 
+    def answer(
+        self, call: Call, text: str, *, is_error: bool, done: Callable[[], None], dropped: Callable[[], None]
+    ) -> Entry | None:
+        """Writes the result of a call that was never `start`ed: the harness's own, by a hook."""
+
+        def forget() -> None:
+            self._protocol.forget(call)
+            done()
+
+        line = self._protocol.finish(call, {"content": [{"type": "text", "text": text}], "isError": is_error})
+        if line is not None:
+            return self._put(call, line, forget, dropped)
+        if call.batch is not None:
+            call.batch.written.append(forget)
+            call.batch.dropped.append(dropped)
+        return None
+
     def _put(self, call: Call, line: bytes, done: Callable[[], None], dropped: Callable[[], None]) -> Entry:
         if call.batch is None:
             return self._outlet.put(line, done, dropped)
@@ -295,16 +329,6 @@ class Calls:
         if item in self._running:
             self._running.remove(item)
 
-    def _acknowledge(self, ids: list[str]) -> None:
-        if not ids or self._link.state != "up":
-            return
-
-        def done(result: dict[str, object] | None, error: dict[str, object] | None) -> None:
-            if result is not None:
-                self._mailbag.unacked.difference_update(ids)
-
-        self._link.ask("ack", {"ids": ids}, monotonic() + limits.SHIM_ANSWER_S, done)
-
     def _release(self, ids: list[str]) -> None:
         if ids:
             self._link.tell("release", {"ids": ids})
@@ -312,8 +336,8 @@ class Calls:
     def _note_thread(self, meta: Mapping[str, object]) -> None:
         """Codex writes the conversation's id into each call; nobody else can tell it."""
         thread = meta.get("threadId")
-        if self._identity.harness == "codex" and isinstance(thread, str) and thread and not self._identity.thread_id:
-            self._identity.thread_id = thread
+        if self._identity.harness == "codex" and isinstance(thread, str) and thread and not self._identity.conversation:
+            self._identity.conversation = thread
             self._link.tell("update", {"harness_session_id": thread})
 
 

@@ -29,13 +29,15 @@ class Door:
     delivery: what the listing says of a session with this door while it is open: `push` if it can start a turn in an
     idle session, `turn` if it only adds to turns that come by themselves. modes: what it can do, of `auto followup
     inject steer`. most: the longest text that it takes, in characters. busy_too: whether it may be used while a turn
-    runs; else the hooks carry what comes then. on_change: to be called when `is_open` has changed without a `post`.
+    runs; else the hooks carry what comes then. returns: whether it is closed while a turn runs and opens with its end.
+    on_change: to be called when `is_open` has changed without a `post`.
     """
 
     delivery = "push"
     modes: tuple[str, ...] = ("auto", "followup")
     most = 48 << 10
     busy_too = True
+    returns = False
     wants_write = False
     due: float | None = None
     on_change: Callable[[], None]
@@ -55,8 +57,11 @@ class Door:
         """
         done(GONE)
 
+    def shut(self) -> None:
+        """What it was given left no trace: it is not open any more before `reopen`."""
+
     def reopen(self) -> None:
-        """Called now and then while the door is not open: it may look whether it can be used again."""
+        """It may be used again, if it can: a turn has ended, or evidence came late."""
 
     def close(self) -> None:
         """The session ends: nothing more is posted or told."""

@@ -24,6 +24,8 @@ _CLIENTS = (
     ("copilot", "copilot"),
 )
 """How the names that MCP clients give themselves begin, and the harness that it is."""
+_HOOK_CALLERS = ("claude-code", "codex-mcp")
+"""Clients whose hooks can be tool calls, and whose calls by a model carry a mark that a hook's do not."""
 _MARKS = (("OPENCODE", "opencode"), ("GEMINI_CLI", "gemini"), ("CLAUDECODE", "claude"))
 """Variables that a harness sets for its children. Claude Code's comes last: others start below it more often than the
 reverse."""
@@ -38,6 +40,8 @@ _BYPASS_FLAGS = {
 }
 """What a harness is started with so that it asks nobody. Their absence says nothing: modes change while a harness
 runs."""
+_ALLOW_BYPASS_FLAGS = {"claude": ("--allow-dangerously-skip-permissions",)}
+"""What lets it do so later."""
 _SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ash", "ksh", "fish", "busybox"))
 _STARTERS = "env nice nohup timeout stdbuf setsid ionice sudo doas uv uvx pipx npx npm pnpm bunx yarn corepack"
 _WRAPPERS = frozenset(_STARTERS.split())
@@ -49,26 +53,16 @@ class Identity:
     """What is known of the session. `as_params` gives it as the broker wants it.
 
     harness: claude, codex, … or mcp. pid: the harness's process or None. watched: the processes whose end is the
-    session's end. off: switched off by its user. granted: (socket, token file) from outside, or None. wait_limit:
-    seconds a call may wait for a reply.
+    session's end. off: switched off by its user. calls_hooks: its MCP client runs hooks as tool calls. hooked: its
+    user's installation says that the harness runs our hooks. granted: (socket, token file) from outside, or None.
+    wait_limit: seconds a call may wait for a reply. conversation: its id as the harness has said it last, told_class:
+    the permission class as it has said it, each None before. delivery, modes: how mail can reach its model now.
     """
 
     __slots__ = (
-        "_argv",
-        "_environ",
-        "cwd",
-        "explicit_harness",
-        "granted",
-        "harness",
-        "inbound",
-        "label",
-        "name",
-        "off",
-        "perm_class",
-        "pid",
-        "thread_id",
-        "watched",
-    )
+        "_argv", "_environ", "calls_hooks", "conversation", "cwd", "delivery", "explicit_harness", "granted", "harness",
+        "hooked", "inbound", "label", "modes", "name", "off", "perm_class", "pid", "told_class", "watched",
+    )  # fmt: skip
 
     def __init__(self, environ: Mapping[str, str], cwd: str, chain: list[tuple[int, list[str]]]) -> None:
         """environ: of the shim. cwd: where it was started. chain: see `find_harness`."""
@@ -81,20 +75,26 @@ class Identity:
         self.label = _text(environ, "XSESSIOND_LABEL")
         self.perm_class = _text(environ, "XSESSIOND_CLASS")
         self.inbound = _text(environ, "XSESSIOND_INBOUND")
-        self.off = (_text(environ, "XSESSIOND_OFF") or "0").lower() not in ("0", "false", "no", "off")
+        self.off = _is_on(environ, "XSESSIOND_OFF")
+        self.hooked = _is_on(environ, "XSESSIOND_HOOKS")
         socket = _text(environ, "XSESSIOND_SOCKET")
         self.granted = (socket, _text(environ, "XSESSIOND_TOKEN_FILE")) if socket else None
         self.explicit_harness = _text(environ, "XSESSIOND_HARNESS")
-        self.thread_id: str | None = None
+        self.conversation: str | None = None
+        self.told_class: str | None = None
+        self.delivery = "pull"
+        self.modes: tuple[str, ...] = ("auto",)
+        self.calls_hooks = False
         marked = next((name for mark, name in _MARKS if environ.get(mark)), "mcp")
         self.harness = self.explicit_harness or marked
 
     def name_client(self, client: str) -> bool:
         """Takes over what the MCP client calls itself; says whether that changes the harness."""
+        lowered = client.lower()
+        self.calls_hooks = lowered.startswith(_HOOK_CALLERS)
         if self.explicit_harness:
             return False
         before = self.harness
-        lowered = client.lower()
         for start, harness in _CLIENTS:
             if lowered.startswith(start):
                 self.harness = harness
@@ -106,9 +106,9 @@ class Identity:
 
     @property
     def harness_session_id(self) -> str | None:
-        """The conversation's own id: from the environment, or what the harness wrote into a call."""
-        if self.thread_id:
-            return self.thread_id
+        """The conversation's own id: as the harness has said it since, or from the environment."""
+        if self.conversation:
+            return self.conversation
         variable = _SESSION_VARIABLES.get(self.harness)
         return _text(self._environ, variable) if variable else None
 
@@ -130,19 +130,33 @@ class Identity:
             "harness_session_id": self.harness_session_id,
             "cwd": folder if folder and folder.startswith("/") else self.cwd,
             "pid": self.pid,
-            "class": self.perm_class if self.perm_class in ("bypass", "prompting") else self._class_of_process(),
-            "delivery": "pull",
+            "class": self.told_class or self._class_at_start(),
+            "delivery": self.delivery,
             "can_reply": True,
-            "modes": ["auto"],
+            "modes": list(self.modes),
         }
         if self.inbound:
             params["inbound"] = self.inbound
         return params
 
-    def _class_of_process(self) -> str | None:
-        flags = _BYPASS_FLAGS.get(self.harness, ())
+    def _class_at_start(self) -> str | None:
+        if self.perm_class in ("bypass", "prompting"):
+            return self.perm_class
+        return "bypass" if self._was_started_with(_BYPASS_FLAGS) else None
+
+    @property
+    def may_bypass(self) -> bool:
+        """Whether the harness was started so that its session may stop asking."""
+        return self._was_started_with(_BYPASS_FLAGS) or self._was_started_with(_ALLOW_BYPASS_FLAGS)
+
+    def variable(self, name: str) -> str | None:
+        """What the shim was started with, also if its own children do not get it."""
+        return _text(self._environ, name)
+
+    def _was_started_with(self, table: Mapping[str, tuple[str, ...]]) -> bool:
+        flags = table.get(self.harness, ())
         joined = [f"{a}={b}" for a, b in zip(self._argv, self._argv[1:], strict=False) if a.startswith("--")]
-        return "bypass" if any(argument in flags for argument in (*self._argv[1:], *joined)) else None
+        return any(argument in flags for argument in (*self._argv[1:], *joined))
 
 
 def find_harness(parent: int, read: Callable[[int], tuple[int, list[str]] | None]) -> list[tuple[int, list[str]]]:
@@ -198,6 +212,10 @@ def _base(path: str) -> str:
 def _slug(name: str) -> str:
     kept = "".join(char if char.isascii() and char.isalnum() else "-" for char in name)
     return "-".join(part for part in kept.split("-") if part)[:32]
+
+
+def _is_on(environ: Mapping[str, str], name: str) -> bool:
+    return (_text(environ, name) or "0").lower() not in ("0", "false", "no", "off")
 
 
 def _text(environ: Mapping[str, str], name: str) -> str | None:

@@ -13,21 +13,24 @@ import sys
 from time import monotonic
 
 from xsessionctl.shim import loop, tools
-from xsessionctl.shim.broker_link import BrokerLink, Rendezvous
+from xsessionctl.shim.broker_link import Rendezvous
 from xsessionctl.shim.calls import Calls
 from xsessionctl.shim.identity import Identity, find_harness, read_process
 from xsessionctl.shim.outlet import Outlet
 from xsessionctl.shim.protocol import Call, Cancel, ClientSeen, Protocol, Reply
+from xsessionctl.shim.session import Session
 from xsessionctl.shim.watch import Watch
 from xsessiond.core import limits
 from xsessiond.core.jsonrpc import LineSplitter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from xsessionctl.shim.loop import Source
+    from collections.abc import Callable
+
+    from xsessionctl.shim.outlet import Entry
     from xsessiond.core.jsonrpc import Oversize
 
-_OURS_ALONE = ("NAME", "LABEL", "CLASS", "INBOUND", "HARNESS", "SOCKET", "TOKEN_FILE")
+_OURS_ALONE = ("NAME", "LABEL", "CLASS", "INBOUND", "HARNESS", "HOOKS", "SOCKET", "TOKEN_FILE")
 """XSESSIOND_ variables that say who this session is: nothing that the shim starts inherits them."""
 
 
@@ -38,12 +41,16 @@ class Shim:
         self, identity: Identity, rendezvous: Rendezvous, watch: Watch, stdin: int, stdout: int, wakeup: int
     ) -> None:
         self._identity, self._watch, self._stdin, self._wakeup = identity, watch, stdin, wakeup
-        self._protocol = Protocol(tools.list_tools, tools.INSTRUCTIONS)
+        self._protocol = Protocol(self._list_tools, tools.INSTRUCTIONS)
         self._splitter = LineSplitter(limits.SHIM_LINE, sys.maxsize)
         self._outlet = Outlet(stdout)
-        self._link = BrokerLink(identity, rendezvous)
-        self._calls = Calls(identity, self._link, self._outlet, self._protocol)
-        self._sources: list[Source] = [self._link]
+        self._session = Session(identity, rendezvous)
+        self._link = self._session.link
+        self._calls = Calls(
+            identity, self._link, self._outlet, self._protocol, self._session.bag, self._session.courier
+        )
+        self._session.on_up = self._calls.link_is_up
+        self._hooked: list[_HookCall] = []
         self._introduced = False
         self._introduce_at: float | None = None
         self._ending: float | None = None  # until then what runs may finish; nothing more is read
@@ -56,7 +63,7 @@ class Shim:
             return
         while not self._over:
             self._turn()
-        self._link.drop()
+        self._session.close()
 
     def _turn(self) -> None:
         reading = [self._wakeup, *self._watch.descriptors]
@@ -67,7 +74,7 @@ class Shim:
         due = [self._calls.due, self._ending, self._introduce_at]
         if self._watch.look_every is not None:
             due.append(monotonic() + self._watch.look_every)
-        readable, writable, gone = loop.wait(self._sources, reading, writing, broken, due)
+        readable, writable, gone = loop.wait(self._session.sources, reading, writing, broken, due)
         now = monotonic()
         if self._wakeup in readable or self._watch.look(readable):
             # There is nobody left to answer.
@@ -102,9 +109,12 @@ class Shim:
                 self._outlet.put(event.data)
             elif isinstance(event, Call):
                 self._introduce()
-                self._calls.start(event)
+                if event.tool == tools.HOOK:
+                    self._hear(event)
+                else:
+                    self._calls.start(event)
             elif isinstance(event, Cancel):
-                self._calls.cancel(event.call)
+                self._cancel(event.call)
             elif isinstance(event, ClientSeen):
                 if event.name and self._identity.name_client(event.name) and self._introduced:
                     self._link.tell("update", {"harness": self._identity.harness})
@@ -118,7 +128,34 @@ class Shim:
         self._introduce_at = None
         if not self._introduced and not self._identity.off:
             self._introduced = True
+            self._session.begin()
             self._link.want()
+
+    def _list_tools(self, revision: str) -> list[dict[str, object]]:
+        return tools.list_tools(revision, hooks=self._identity.calls_hooks)
+
+    def _hear(self, call: Call) -> None:
+        """The harness calls by one of its hooks. Its model must not: a prompt that it made up would pass for its
+        user's."""
+        if tools.is_models_own(call.meta):
+            self._calls.answer(call, tools.NOT_FOR_MODELS, is_error=True, done=_nothing, dropped=_nothing)
+            return
+        self._hooked = [item for item in self._hooked if not item.over]
+        item = _HookCall(call, self._calls)
+        self._hooked.append(item)
+        self._session.hear(call.arguments, item.reply)
+
+    def _cancel(self, call: Call) -> None:
+        for item in self._hooked:
+            if item.call is call and not item.over:
+                if item.entry is not None:
+                    self._outlet.withdraw(item.entry)
+                elif self._session.hooks is not None:
+                    self._session.hooks.cancel(item.reply)
+                return
+        self._calls.cancel(call)
+        if self._session.hooks is not None:
+            self._session.hooks.suspect_end()
 
     def _consider_ending(self, now: float) -> None:
         if self._outlet.broken:
@@ -144,6 +181,32 @@ class Shim:
             self._over = True
 
         self._link.ask("end", {}, self._ending, done)
+
+
+class _HookCall:
+    """A hook that came as a tool call. entry: its answer on its way, or None. over: it is written, or never will be."""
+
+    __slots__ = ("_calls", "call", "entry", "over", "reply")
+
+    def __init__(self, call: Call, calls: Calls) -> None:
+        self.call, self._calls = call, calls
+        self.entry: Entry | None = None
+        self.over = False
+        self.reply = self._reply  # one object, by which it is known again
+
+    def _reply(self, text: str, done: Callable[[], None], dropped: Callable[[], None]) -> None:
+        def end(then: Callable[[], None]) -> Callable[[], None]:
+            def ended() -> None:
+                self.over = True
+                then()
+
+            return ended
+
+        self.entry = self._calls.answer(self.call, text, is_error=False, done=end(done), dropped=end(dropped))
+
+
+def _nothing() -> None:
+    pass
 
 
 def _catch_signals() -> int:

@@ -172,8 +172,10 @@ class Peer:
 
 def _error_object(problem: Mapping[str, object]) -> dict[str, object]:
     data = problem.get("data")
-    if isinstance(data, dict) and isinstance(data.get("code"), str):
+    if problem.get("code") == jsonrpc.METHOD_NOT_FOUND:
+        code = "version_mismatch"  # the broker is of another version
+    elif isinstance(data, dict) and isinstance(data.get("code"), str):
         return data
-    # JSON-RPC's own: the broker does not know the method, so it is of another version.
-    code = "version_mismatch" if problem.get("code") == jsonrpc.METHOD_NOT_FOUND else "internal"
+    else:
+        code = "internal"
     return {"code": code, "text": str(problem.get("message") or "The broker refused."), "hint": None}

@@ -23,6 +23,17 @@ INSTRUCTIONS = (
     "not acknowledge or thank."
 )
 
+HOOK = "hook"
+"""The tool that a harness itself calls, where its hooks can be tool calls."""
+_HOOK_TOOL: dict[str, object] = {
+    "name": HOOK,
+    "description": "For the harness's own hooks. Do not call it: your call is refused.",
+    "inputSchema": {"type": "object"},
+}
+NOT_FOR_MODELS = "This tool is for the harness's own hooks. Your call was refused and changed nothing."
+_MODELS_MARKS = ("claudecode/toolUseId", "callId", "itemId")
+"""What is in `_meta` of a call that a model made: Claude Code's, and Codex's."""
+
 _MODES = ("auto", "followup", "inject", "steer")
 _OFFLINE = ("refuse", "queue", "resume")
 _STRING: dict[str, object] = {"type": "string"}
@@ -166,9 +177,15 @@ _ALWAYS: dict[str, object] = {
 """Keys that any result may have."""
 
 
-def list_tools(revision: str) -> list[dict[str, object]]:
-    """The tools as `tools/list` gives them in that revision: no key that the revision does not know."""
-    tools = []
+def is_models_own(meta: Mapping[str, object]) -> bool:
+    """Whether a call, by its `_meta`, was made by a model and not by its harness."""
+    return any(mark in meta for mark in _MODELS_MARKS)
+
+
+def list_tools(revision: str, *, hooks: bool = False) -> list[dict[str, object]]:
+    """The tools as `tools/list` gives them in that revision: no key that the revision does not know. hooks: for a
+    harness whose hooks can be tool calls."""
+    tools = [dict(_HOOK_TOOL)] if hooks else []
     for name, properties in _INPUTS.items():
         title, text = _TEXTS[name]
         schema: dict[str, object] = {"type": "object", "properties": properties}

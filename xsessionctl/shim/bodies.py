@@ -1,0 +1,61 @@
+"""Texts that are too long for a harness, each in a file that only its user can read.
+
+Laws: the file holds what was sent, byte for byte, so that the size and the SHA-256 in the envelope are its own; it is
+written whole before anybody is told of it, and removed when a final message would be. Refuses to know: envelopes,
+limits of harnesses.
+"""
+
+from __future__ import annotations
+
+import os
+from time import time
+
+from xsessiond.core.limits import KEEP_MS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from xsessiond.core.envelope import SpilledInfo
+
+
+def spill(message: Mapping[str, object]) -> SpilledInfo | None:
+    """Puts the text of a message (of the wire) into a file; None if that cannot be done, as on a full disk."""
+    from xsessiond.core.envelope import SpilledInfo
+    from xsessiond.paths import PathError, resolve_paths
+    from xsessiond.private_dirs import ensure_private_dir
+
+    message_id, text = str(message.get("id")), str(message.get("text"))
+    body = text.encode("utf-8", "replace")
+    try:
+        folder = resolve_paths().bodies_dir
+        ensure_private_dir(folder)
+        _remove_old(folder)
+        path = f"{folder}/{message_id}.txt"
+        _write(path, body)
+    except (OSError, PathError):
+        return None
+    return SpilledInfo(path, len(body), str(message.get("sha256")))
+
+
+def _write(path: str, body: bytes) -> None:
+    """Under its name only when it is whole: a crash in between leaves a file that nobody was told of."""
+    part = f"{path}.{os.getpid()}"
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(body)
+        os.rename(part, path)
+    except OSError:
+        os.unlink(part)
+        raise
+
+
+def _remove_old(folder: str) -> None:
+    oldest = time() - KEEP_MS / 1000
+    for entry in os.scandir(folder):
+        try:
+            if entry.stat(follow_symlinks=False).st_mtime < oldest:
+                os.unlink(entry.path)
+        except OSError:
+            pass  # another shim was first

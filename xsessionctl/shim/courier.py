@@ -1,0 +1,351 @@
+"""Mail on its way from the broker into the harness: by the door, or in the answers of hooks.
+
+    waits at the broker ──take──▶ batch ──door──▶ posted ──its id in a prompt──▶ acknowledged
+                                       └──hook──▶ shown ──the next hook──────▶ acknowledged
+
+Laws: one batch at a time is under way through the door, whole and in order, and nothing is posted beside it; what has
+no evidence is never acknowledged; what cannot be delivered goes back under its own id. A door that leaves no evidence
+though the session was idle is not used any more. Refuses to know: which harness it is, what hooks are called.
+"""
+
+from __future__ import annotations
+
+from time import monotonic
+
+from xsessionctl.shim.door import DELIVERED, GONE, REFUSED, WRITTEN, Door
+from xsessionctl.shim.mail import Batch
+from xsessiond.core import limits
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from xsessionctl.shim.broker_link import BrokerLink
+    from xsessionctl.shim.identity import Identity
+    from xsessionctl.shim.mail import Mailbag
+
+RETRY_FIRST_S, RETRY_MOST_S = 1.0, 30.0
+"""Pause before a door that said "not now" is tried again; it doubles."""
+UNSEEN_S = limits.STALLED_AFTER_S + 5.0
+"""An idle session that was given something and begins no turn for so long has not got it. Longer than the broker waits
+before it says so to the sender."""
+RUNNING = ("busy", "waiting")
+"""States in which a turn runs."""
+NEWS_UNITS = 2500
+"""Characters of news that go with one batch; the rest goes with the next."""
+NEXT_STEP_ONLY = ("inject", "steer")
+"""Modes that start no turn, ever: hooks carry them, because a door might."""
+
+
+class Courier:
+    """One session's deliveries.
+
+    state: of the turn, as the hooks tell it. waiting: the broker has mail for us. wake: it has something to say that is
+    worth a turn of its own. hooked: hooks run, and their answers can carry text. on_waiting: called when
+    `anything_waits` may have changed.
+    """
+
+    __slots__ = (
+        "_bag", "_door", "_doubted", "_handed_over", "_hold_for_hooks", "_identity", "_kept", "_link", "_news",
+        "_posted", "_retry_at", "_retry_s", "_shown", "_taking", "_told", "_unseen_since", "_untold", "hooked",
+        "on_waiting", "state", "waiting", "wake",
+    )  # fmt: skip
+
+    def __init__(self, identity: Identity, link: BrokerLink, bag: Mailbag) -> None:
+        self._identity, self._link, self._bag = identity, link, bag
+        self._door = Door()
+        self._posted: Batch | None = None
+        self._handed_over = False
+        self._unseen_since: float | None = None
+        self._kept: Batch | None = None
+        self._retry_at: float | None = None
+        self._retry_s = RETRY_FIRST_S
+        self._hold_for_hooks = False
+        self._shown: list[str] = []
+        self._told = False
+        self._untold: list[str] = []
+        self._taking = False
+        self._doubted = False
+        self._news = False
+        self.state = "unknown"
+        self.hooked = False
+        self.waiting = self.wake = False
+        self.on_waiting: Callable[[], None] = _nothing
+
+    # -- what others ask -----------------------------------------------------------------------------------------------
+
+    @property
+    def anything_waits(self) -> bool:
+        """Whether there is something for this session's model."""
+        return self.waiting or self.news
+
+    @property
+    def news(self) -> bool:
+        """Whether there is something to say that is no message."""
+        return self._news or bool(self._untold or self._link.notices)
+
+    @property
+    def under_way(self) -> bool:
+        """Whether messages are on their way by the door or a hook, so that later ones must not overtake them."""
+        return self._posted is not None or self._kept is not None or bool(self._shown)
+
+    @property
+    def _is_open(self) -> bool:
+        """Whether the door may be used: only with hooks, because without them nothing tells what became of a text."""
+        return self.hooked and self._door.is_open
+
+    @property
+    def due(self) -> float | None:
+        """When `tick` has something to do."""
+        lost = None if self._unseen_since is None else self._unseen_since + UNSEEN_S
+        return min((time for time in (self._retry_at, lost) if time is not None), default=None)
+
+    # -- what happens --------------------------------------------------------------------------------------------------
+
+    def use_door(self, door: Door) -> None:
+        """From now on this is the way in."""
+        self._door.close()
+        self._door = door
+        door.on_change = self.door_changed
+        self.door_changed()
+
+    def door_changed(self) -> None:
+        """It opened or closed, or hooks turned out to run: what the listing says follows."""
+        if self._is_open or (self.hooked and self._door.returns and self.state in RUNNING):
+            delivery, modes = self._door.delivery, (*self._door.modes, *NEXT_STEP_ONLY)
+        elif self.hooked:
+            delivery, modes = "turn", ("auto", *NEXT_STEP_ONLY)
+        else:
+            delivery, modes = "pull", ("auto",)
+        modes = tuple(dict.fromkeys(modes))
+        if (delivery, modes) != (self._identity.delivery, self._identity.modes):
+            self._identity.delivery, self._identity.modes = delivery, modes
+            self._link.tell("update", {"delivery": delivery, "modes": list(modes)})
+        self.consider()
+
+    def link_is_up(self, queued: int) -> None:
+        """The session is attached; so many messages wait for it. Leases of an earlier link are void."""
+        unacked = sorted(self._bag.unacked)
+        if unacked:
+            self.acknowledge(unacked)
+        self._taking = False
+        self._kept = None
+        self.waiting = queued > 0
+        self.on_waiting()
+        self.consider()
+
+    def hear(self, method: str, params: dict[str, object]) -> None:
+        """The broker says something by itself."""
+        if method == "mail":
+            self.waiting = True
+        elif method == "news":
+            self._news = True
+            self.wake = self.wake or params.get("wake") is True
+        else:
+            return
+        self.on_waiting()
+        self.consider()
+
+    def turn_is(self, state: str) -> None:
+        """The hooks say what the session does now."""
+        self.state = state
+        if state == "idle":
+            self._hold_for_hooks = False
+            if not self._door.is_open and not self._doubted:
+                self._door.reopen()
+        if self._posted is not None and self._handed_over:
+            self._unseen_since = monotonic() if state == "idle" else None
+        if self._kept is not None:
+            self._post(self._kept)
+        self.door_changed()
+
+    def saw(self, marks: list[str]) -> None:
+        """These ids stand in a prompt that goes to the model."""
+        if not marks:
+            return
+        batch = self._posted
+        if batch is not None and (batch.mark in marks or not set(marks).isdisjoint(batch.ids)):
+            # One text, so one evidence.
+            self._arrived(batch, [mark for mark in marks if mark not in batch.ids])
+        else:
+            # From a post that is not remembered: of an earlier process of this session, or given up too early.
+            late = [mark for mark in marks if mark.startswith("m-")]
+            self._bag.note_written(late)
+            self.acknowledge(late)
+            if self._doubted:
+                self._doubted = False
+                self._door.reopen()
+                self.door_changed()
+
+    def step(self) -> None:
+        """The harness went on after a hook: what its answer carried is in the context."""
+        if self._shown or self._told:
+            shown, self._shown, self._told = self._shown, [], False
+            self._bag.note_written(shown)
+            self._confirm(shown)
+            self.consider()
+
+    def forget_conversation(self) -> None:
+        """Another one begins: what this one has not taken is not for it."""
+        self._posted = self._kept = self._unseen_since = self._retry_at = None
+        self._shown, self._told, self._hold_for_hooks = [], False, False
+        self.waiting = self._news = self.wake = False
+        self._untold.clear()
+        self.on_waiting()
+
+    def tick(self, now: float) -> None:
+        """Does what is due."""
+        if self._retry_at is not None and self._retry_at <= now:
+            self._retry_at = None
+            if self._kept is not None:
+                self._post(self._kept)
+        if self._unseen_since is not None and now >= self._unseen_since + UNSEEN_S:
+            self._doubted = True
+            self._door.shut()
+            self._give_up()
+
+    # -- by the door ---------------------------------------------------------------------------------------------------
+
+    def consider(self) -> None:
+        """Takes what waits, if the door can be used for it now."""
+        running = self.state in RUNNING
+        if self._link.state != "up" or self._taking or self.under_way or not self._is_open:
+            return
+        if running and (self._hold_for_hooks or not self._door.busy_too):
+            return
+        if self.waiting or self.wake:
+            self._take(limits.TAKE_MAX if self.waiting else 0, self._door.most, self._taken)
+
+    def _taken(self, batch: Batch) -> None:
+        if self.state in RUNNING and not set(NEXT_STEP_ONLY).isdisjoint(batch.modes):
+            # All of it, since none may overtake another; it waits for a hook of this turn.
+            self._hold_for_hooks = True
+            self.waiting = True
+            self.put_away(batch)
+        elif batch.ids or batch.news:
+            self._post(batch)
+
+    def _post(self, batch: Batch) -> None:
+        self._kept, self._posted, self._handed_over = None, batch, False
+        mode = batch.modes[0] if len(set(batch.modes)) == 1 else "auto"
+        self._door.post(
+            batch.text, busy=self.state in RUNNING, mode=mode, done=lambda outcome: self._outcome(batch, outcome)
+        )
+
+    def _outcome(self, batch: Batch, outcome: str) -> None:
+        if self._posted is not batch:
+            return  # another conversation meanwhile, or the evidence was quicker
+        if outcome == WRITTEN:
+            self._retry_s = RETRY_FIRST_S
+            self._handed_over = True
+            self._unseen_since = None if self.state in RUNNING else monotonic()
+            if batch.ids:
+                self._link.tell("handed", {"ids": batch.ids})
+        elif outcome == DELIVERED:
+            self._arrived(batch, [])
+        elif outcome == REFUSED:
+            self._posted, self._kept = None, batch
+            self._retry_at = monotonic() + self._retry_s
+            self._retry_s = min(self._retry_s * 2, RETRY_MOST_S)
+        elif outcome == GONE:
+            self._give_up()
+
+    def _arrived(self, batch: Batch, others: list[str]) -> None:
+        self._posted = self._unseen_since = None
+        self._bag.note_written(batch.ids)
+        self._confirm(batch.ids + [mark for mark in others if mark.startswith("m-")])
+        self.consider()
+
+    def _give_up(self) -> None:
+        """The door is of no use now: what was under way waits again, for a hook or for the model's own call."""
+        batch, self._posted, self._unseen_since = self._posted, None, None
+        if batch is not None:
+            self.waiting = self.waiting or bool(batch.ids)
+            self.put_away(batch)
+        self.door_changed()
+        self.on_waiting()
+
+    # -- by a hook -----------------------------------------------------------------------------------------------------
+
+    def wants_hook(self, *, stopping: bool) -> bool:
+        """Whether the answer to a hook should carry what waits. stopping: it would make the turn go on."""
+        if self._link.state != "up" or self._taking or not (self._mail_for_hooks or (self.news and not stopping)):
+            return False
+        return not (stopping and self._is_open)
+
+    @property
+    def _mail_for_hooks(self) -> bool:
+        if not self.waiting or self.under_way:
+            return False
+        return self._hold_for_hooks or not self._is_open or (self.state in RUNNING and not self._door.busy_too)
+
+    def fetch(self, most: int, done: Callable[[Batch], None]) -> None:
+        """What the answer to a hook carries, at most so many characters. Call `show` or `put_away` with it."""
+        self._take(limits.TAKE_MAX if self._mail_for_hooks else 0, most, done)
+
+    def show(self, batch: Batch) -> None:
+        """The answer has been written."""
+        self._shown += batch.ids
+        self._told = self._told or bool(batch.news)
+        if batch.ids:
+            self._link.tell("handed", {"ids": batch.ids})
+
+    def put_away(self, batch: Batch) -> None:
+        """It will not be shown after all."""
+        self._release(batch.ids)
+        self._untold += batch.news
+
+    def note_left(self, left: int) -> None:
+        """A tool's result took mail; so many still wait."""
+        self.waiting = left > 0
+        self.on_waiting()
+
+    # -- asking --------------------------------------------------------------------------------------------------------
+
+    def _take(self, count: int, most: int, done: Callable[[Batch], None]) -> None:
+        self._taking = True
+
+        def answered(result: dict[str, object] | None, error: dict[str, object] | None) -> None:
+            self._taking = False
+            if result is None:
+                done(Batch())
+                return
+            from xsessionctl.shim.bodies import spill
+
+            batch = self._bag.open(result, most - NEWS_UNITS, spill)
+            self._release(batch.surplus)
+            self.acknowledge(batch.stale)
+            if count:
+                self.waiting = batch.left > 0
+            batch.news[:0] = [*self._link.notices, *self._untold]
+            self._link.notices.clear()
+            self._untold = batch.cut_news(NEWS_UNITS)
+            self._news = self.wake = False
+            self.on_waiting()
+            done(batch)
+
+        self._link.ask("take", {"max": count, "render": True}, monotonic() + limits.SHIM_HANDSHAKE_S, answered)
+
+    def acknowledge(self, ids: list[str]) -> None:
+        """Tells the broker that these are in the context; it is told again until it has answered."""
+        if ids:
+            self._confirm(ids)
+
+    def _confirm(self, ids: list[str]) -> None:
+        """The same, and by it that the news shown before has been told."""
+        if self._link.state != "up":
+            return
+
+        def done(result: dict[str, object] | None, error: dict[str, object] | None) -> None:
+            if result is not None:
+                self._bag.unacked.difference_update(ids)
+
+        self._link.ask("ack", {"ids": ids}, monotonic() + limits.SHIM_ANSWER_S, done)
+
+    def _release(self, ids: list[str]) -> None:
+        if ids:
+            self._link.tell("release", {"ids": ids})
+
+
+def _nothing() -> None:
+    pass
