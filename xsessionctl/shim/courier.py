@@ -34,7 +34,7 @@ RUNNING = ("busy", "waiting")
 NEWS_UNITS = 2500
 """Characters of news that go with one batch; the rest goes with the next."""
 NEXT_STEP_ONLY = ("inject", "steer")
-"""Modes that start no turn, ever: hooks carry them, because a door might."""
+"""Modes that start no turn, ever: hooks carry them where the door might."""
 
 
 class Courier:
@@ -154,7 +154,7 @@ class Courier:
             if not self._door.is_open and not self._doubted:
                 self._door.reopen()
         if self._posted is not None and self._handed_over:
-            self._unseen_since = monotonic() if state == "idle" else None
+            self._await_evidence()
         if self._kept is not None:
             self._post(self._kept)
         self.door_changed()
@@ -217,7 +217,7 @@ class Courier:
             self._take(limits.TAKE_MAX if self.waiting else 0, self._door.most, self._taken)
 
     def _taken(self, batch: Batch) -> None:
-        if self.state in RUNNING and not set(NEXT_STEP_ONLY).isdisjoint(batch.modes):
+        if self.state in RUNNING and not set(NEXT_STEP_ONLY).intersection(batch.modes) <= set(self._door.modes):
             # All of it, since none may overtake another; it waits for a hook of this turn.
             self._hold_for_hooks = True
             self.waiting = True
@@ -238,7 +238,7 @@ class Courier:
         if outcome == WRITTEN:
             self._retry_s = RETRY_FIRST_S
             self._handed_over = True
-            self._unseen_since = None if self.state in RUNNING else monotonic()
+            self._await_evidence()
             if batch.ids:
                 self._link.tell("handed", {"ids": batch.ids})
         elif outcome == DELIVERED:
@@ -249,6 +249,10 @@ class Courier:
             self._retry_s = min(self._retry_s * 2, RETRY_MOST_S)
         elif outcome == GONE:
             self._give_up()
+
+    def _await_evidence(self) -> None:
+        """What was handed over is missed once an idle session has not begun a turn with it for long."""
+        self._unseen_since = None if self.state in RUNNING or self._door.keeps else monotonic()
 
     def _arrived(self, batch: Batch, others: list[str]) -> None:
         self._posted = self._unseen_since = None

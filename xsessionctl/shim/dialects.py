@@ -151,6 +151,12 @@ GEMINI = Dialect(
     notices=("<hook_context>",),
     in_directory=True,
 )
+OPENCODE = Dialect(
+    # What our plugin's words mean (`xsessionctl.shim.opencode`): it has no hooks that could carry text.
+    events={"prompt": PROMPT, "busy": STEP, "step": DONE, "asks": ASKS, "idle": IDLE},
+    says={},
+    most=0,
+)
 DIALECTS = {"claude": CLAUDE, "codex": CODEX, "gemini": GEMINI}
 """By the harness's name."""
 BYPASS = "bypassPermissions"

@@ -12,7 +12,7 @@ import os
 import sys
 from time import monotonic
 
-from xsessionctl.shim import loop, tools
+from xsessionctl.shim import loop, process, tools
 from xsessionctl.shim.broker_link import Rendezvous
 from xsessionctl.shim.calls import Calls
 from xsessionctl.shim.identity import Identity, find_harness, read_process
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
     from xsessionctl.shim.outlet import Entry
     from xsessiond.core.jsonrpc import Oversize
-
-_OURS_ALONE = ("NAME", "LABEL", "CLASS", "INBOUND", "HARNESS", "HOOKS", "SOCKET", "TOKEN_FILE")
-"""XSESSIOND_ variables that say who this session is: nothing that the shim starts inherits them."""
 
 
 class Shim:
@@ -209,46 +206,10 @@ def _nothing() -> None:
     pass
 
 
-def _catch_signals() -> int:
-    """A descriptor that becomes readable when a signal asks for the end."""
-    import _signal  # type: ignore[import-not-found] # the C module below `signal`, which would import enum
-
-    readable, writable = os.pipe()
-    os.set_blocking(writable, False)
-    _signal.set_wakeup_fd(writable)
-    wanted = [_signal.SIGTERM, _signal.SIGHUP]
-    # Ctrl-C in the harness's terminal reaches every process there; what it means is the harness's to say.
-    if os.isatty(0):
-        wanted.append(_signal.SIGINT)
-    else:
-        _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
-    for number in wanted:
-        _signal.signal(number, _note_signal)
-    return readable
-
-
-def _note_signal(number: int, frame: object) -> None:
-    """The wake-up descriptor has it already."""
-
-
-def _descriptors_are_open() -> bool:
-    """Whether there is a client at all. A missing stderr is made up for, lest a socket take its number."""
-    for fd in (0, 1):
-        try:
-            os.fstat(fd)
-        except OSError:
-            return False
-    try:
-        os.fstat(2)
-    except OSError:
-        os.open(os.devnull, os.O_WRONLY)
-    return True
-
-
 def main() -> int:
     """Runs the server; returns its exit status."""
     parent = os.getppid()
-    if not _descriptors_are_open():
+    if not process.has_streams():
         return 0
     if os.isatty(0):
         sys.stderr.write("This is an MCP server: a harness starts it and speaks JSON-RPC to it. Ctrl-D ends it.\n")
@@ -256,10 +217,7 @@ def main() -> int:
         cwd = os.getcwd()
     except OSError:
         cwd = "/"  # the folder is gone
-    environ = dict(os.environ)
-    for name in _OURS_ALONE:
-        os.environ.pop(f"XSESSIOND_{name}", None)
-    identity = Identity(environ, cwd, find_harness(parent, read_process))
+    identity = Identity(process.take_environ(), cwd, find_harness(parent, read_process))
     watch = Watch(identity.watched, parent)
-    Shim(identity, Rendezvous(), watch, 0, 1, _catch_signals()).run()
+    Shim(identity, Rendezvous(), watch, 0, 1, process.catch_signals()).run()
     return 0
