@@ -95,7 +95,9 @@ class Hooks:
 
     groups: Mapping[str, Value]
     table: str = "hooks"
-    essential: frozenset[str] = field(default=frozenset(("type", "command", "args", "server", "tool", "input")))
+    essential: frozenset[str] = field(
+        default=frozenset(("type", "command", "args", "asyncRewake", "server", "tool", "input"))
+    )
 
     @property
     def title(self) -> str:

@@ -91,7 +91,6 @@ CLAUDE = Dialect(
     says=dict.fromkeys(("UserPromptSubmit", "PostToolUse", "PostToolUseFailure", "Stop"), _SAYS_CONTEXT),
     most=9800,  # of 10,000 characters, beyond which it shows its model the beginning and a path
     inputs={
-        "SessionStart": ("source",),  # on `clear` and `compact` alone: on others its user sees an error
         "UserPromptSubmit": ("permission_mode", "agent_id", "prompt"),
         "PostToolUse": ("permission_mode", "agent_id"),
         "PostToolUseFailure": ("permission_mode", "agent_id"),

@@ -60,7 +60,8 @@ class Hooks:
     """
 
     __slots__ = (
-        "_asked", "_by_turn", "_courier", "_dialect", "_identity", "_link", "_look_at", "_owed", "_saw_bypass",
+        "_asked", "_by_turn", "_courier", "_dialect", "_identity", "_link", "_look_at", "_owed", "_proven",
+        "_saw_bypass",
         "_state", "look",
     )  # fmt: skip
 
@@ -70,6 +71,7 @@ class Hooks:
         self._state = "unknown"
         self._by_turn = True  # the broker knows `turn`
         self._owed: str | None = None  # by whom the turn began that the broker has not heard of
+        self._proven = False
         self._saw_bypass = False
         self._look_at: float | None = None
         self.look: Callable[[], tuple[str | None, str | None]] | None = None
@@ -89,11 +91,12 @@ class Hooks:
         if self._look_at is not None and self._look_at <= now:
             self._look()
 
-    def hear(self, fields: Mapping[str, object], reply: Reply) -> None:
+    def hear(self, fields: Mapping[str, object], reply: Reply, *, proven: bool = True) -> None:
         """One event of the harness. fields: by the harness's own names; a value that it does not have may be missing or
-        empty."""
+        empty. proven: no command of the model's could have brought it. Where such events come, others are not heard."""
         event = str(fields.get("hook_event_name"))
-        if fields.get("agent_id"):
+        self._proven = self._proven or proven
+        if fields.get("agent_id") or (self._proven and not proven):
             reply(SILENT, _nothing, _nothing)
             return
         kind = self._dialect.kind(event, fields)

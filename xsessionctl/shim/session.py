@@ -50,11 +50,19 @@ class Session:
         from xsessionctl.shim.hooks import Hooks
 
         self.hooks = Hooks(self.identity, self.link, self.courier, DIALECTS[harness])
+        directory = None
+        if DIALECTS[harness].in_directory and self.identity.hooked and self.identity.pid is not None:
+            from xsessionctl.shim.hook_dir import HookDirectory
+
+            directory = HookDirectory(self.identity.pid, self.hooks, self.sources)
+            self.sources.append(directory)
+            self._close.append(directory.close)
+            self.courier.on_waiting = lambda: directory.flag("mail", on=self.courier.anything_waits)
         if harness == "claude":
             from xsessionctl.shim.doors import claude
 
             self.hooks.look = claude.find_look(self.identity)
-            self.use_door(claude.open_door(self.identity))
+            self.use_door(claude.open_door(self.identity, directory))
         if self.identity.hooked:
             self.hooks.note_hooks_run()
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from xsessionctl.shim.door import Done
+    from xsessionctl.shim.hook_dir import HookDirectory
     from xsessionctl.shim.identity import Identity
 
 TAKEN_WITHIN_S = 10.0
@@ -139,12 +140,16 @@ class Inbox(Door):
             done(outcome)
 
 
-def open_door(identity: Identity) -> Door:
-    """The way into the session, which may be none."""
+def open_door(identity: Identity, directory: HookDirectory | None) -> Door:
+    """The way into the session: its inbox, where it has one; else a hook that waits, where command hooks run."""
     path = identity.variable("CLAUDE_CODE_MESSAGING_SOCKET")
-    if path is None:
+    if path is not None:
+        return Inbox(path, identity.variable("CLAUDE_CODE_MESSAGING_TOKEN"))
+    if directory is None:
         return Door()
-    return Inbox(path, identity.variable("CLAUDE_CODE_MESSAGING_TOKEN"))
+    from xsessionctl.shim.doors.claude_waiter import Waiter
+
+    return Waiter(directory)
 
 
 def find_look(identity: Identity) -> Callable[[], tuple[str | None, str | None]] | None:
