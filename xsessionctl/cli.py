@@ -39,6 +39,7 @@ VERBS = {
     "status": "How the broker is.",
     "start": "Start the broker, if it does not run.",
     "stop": "Stop the broker.",
+    "service": "The broker as a service of your login.",
     "config": "The settings: what is in force and where it was written.",
     "store": "Whether the store is sound, and a copy of it.",
     "paths": "Where every file and socket is, and why there.",

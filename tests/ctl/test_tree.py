@@ -25,6 +25,8 @@ WORDS = {
     "config get": ["inbound.policy"],
     "config set": ["inbound.policy", "hold"],
     "completion": ["bash"],
+    "service install": ["--dry-run"],
+    "service uninstall": ["--dry-run"],
     "install": ["claude", "--dry-run"],
     "list": [],
 }

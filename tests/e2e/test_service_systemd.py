@@ -1,0 +1,194 @@
+"""The broker as a systemd user service, in a real systemd: installed, activated, killed, stuck, restarted, removed.
+
+Each test boots a world of its own (`tests/support/systemd_rig`), in a second; the product in it is a wheel.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.installed import build_wheel, dependencies, install_wheel
+from tests.support.private_broker import remove_directory, short_temporary_directory
+from tests.support.systemd_rig.service import (
+    BROKER_SOCKET,
+    SERVICE,
+    SOCKET,
+    STATE,
+    UNITS,
+    Installed,
+    hear,
+)
+from tests.support.systemd_rig.world import HOME, RUNTIME, World, booted_world, why_not
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(180),
+    pytest.mark.skipif(why_not() is not None, reason=f"a real systemd: {why_not()}"),
+    pytest.mark.xdist_group("systemd"),
+]
+
+ROOT = Path(__file__).parents[2]
+OTHER_VERSIONS = 0.4
+"""How much the figure of the same unit moves with systemd's version: rows are added, and weights change."""
+PREFIX = "/opt/xsessiond"
+"""Where the product is installed inside."""
+
+
+@pytest.fixture(scope="module")
+def environment() -> Iterator[Path]:
+    """A virtual environment with the product's wheel, and nothing of this repository."""
+    place = short_temporary_directory()
+    try:
+        install_wheel(build_wheel(place), place / "venv", seen_as=PREFIX)
+        yield place / "venv"
+    finally:
+        remove_directory(place)
+
+
+@pytest.fixture
+def world(environment: Path) -> Iterator[World]:
+    """A system that was just booted. Nobody is logged in."""
+    with booted_world({environment: PREFIX, dependencies(): f"{PREFIX}-dependencies"}) as booted:
+        yield booted
+
+
+@pytest.fixture
+def user(world: World) -> Installed:
+    """Its user, with the product and without the service."""
+    return Installed(world, Path(PREFIX, "bin"))
+
+
+@pytest.fixture
+def service(user: Installed) -> Iterator[Installed]:
+    """The user logged in, with the service installed and running."""
+    with user.world.logged_in():
+        user.ctl("service", "install")
+        yield user
+
+
+def mode_of(user: Installed, path: str) -> str:
+    return user.world.say("stat", "--format=%a", path)
+
+
+# -- install -----------------------------------------------------------------------------------------------------------
+
+
+def test_install_puts_it_in_place_and_asks_it(user: Installed) -> None:
+    """15.2, I6: the files, the state directory, the socket, a broker that systemd started; and once more changes
+    nothing."""
+    with user.world.logged_in():
+        first = user.ask("service", "install")
+        assert [file["change"] for file in first["files"]] == ["made", "made"]
+        assert [file["path"] for file in first["files"]] == [f"{UNITS}/{SOCKET}", f"{UNITS}/{SERVICE}"]
+        assert first["started"]
+        assert first["broker"]["service"] == "systemd"
+        assert first["broker"]["pid"] == user.pid()
+        assert first["round_trip_ms"] > 0
+        assert any("loginctl enable-linger" in note for note in first["notes"])
+        assert [mode_of(user, path) for path in (BROKER_SOCKET, f"{RUNTIME}/xsessiond", STATE)] == ["600", "700", "700"]
+        again = user.ask("service", "install")
+        assert [file["change"] for file in again["files"]] == ["unchanged", "unchanged"]
+        assert again["broker"]["pid"] == first["broker"]["pid"]
+        status = user.ask("service", "status")
+        assert (status["installed"], status["enabled"], status["linger"]) == (True, True, False)
+        assert (status["socket"]["detail"], status["service"]["detail"]) == ("running", "running")
+        assert user.ask("status")["broker"]["pid"] == first["broker"]["pid"]
+        user.world.linger(on=True)
+        assert user.ask("service", "install")["notes"] == []
+
+
+def test_a_dry_run_does_nothing(user: Installed) -> None:
+    with user.world.logged_in():
+        shown = user.ask("service", "install", "--dry-run")
+        assert [file["change"] for file in shown["files"]] == ["made", "made"]
+        assert "ListenStream=%t/xsessiond/broker.sock" in shown["files"][0]["text"]
+        assert f"ExecStart={user.programs}/python3 -P -m xsessiond --service systemd" in shown["files"][1]["text"]
+        assert shown["commands"][-1] == f"systemctl --user enable --now {SOCKET}"
+        assert not user.world.exists(UNITS)
+        assert not user.world.exists(BROKER_SOCKET)
+
+
+def test_the_units_verify_and_what_they_expose(service: Installed) -> None:
+    """systemd-analyze exits 0 for what it does not know, so it must be silent; its figures stand in docs/service.md."""
+    for hardened in (False, True):
+        service.ctl("service", "install", *(["--hardened"] if hardened else []))
+        verified = service.world.run("systemd-analyze", "--user", "verify", f"{UNITS}/{SOCKET}", f"{UNITS}/{SERVICE}")
+        assert verified.stdout + verified.stderr == ""
+    text = (ROOT / "docs/service.md").read_text()
+    plain, strict = map(float, re.findall(r"exposure \*\*([\d.]+)\*\*", text))
+    unit = f"{UNITS}/{SERVICE}"
+    service.ctl("service", "install", "--not-hardened")
+    assert service.exposure(unit) <= plain + OTHER_VERSIONS
+    service.ctl("service", "install", "--hardened")
+    assert service.exposure(unit) <= strict + OTHER_VERSIONS
+
+
+# -- activation, crash, hang -------------------------------------------------------------------------------------------
+
+
+def test_the_first_who_connects_starts_it(service: Installed) -> None:
+    """15.2: no broker, no process of ours, and a client is answered all the same."""
+    service.systemctl("stop", SERVICE)
+    assert (service.pid(), service.is_active(SOCKET)) == (0, True)
+    assert service.ctl("list").returncode == 0
+    assert service.ask("status")["broker"]["service"] == "systemd"
+    assert service.is_active(SERVICE)
+
+
+def test_a_crash_is_mended_and_nothing_is_lost(service: Installed) -> None:
+    """P3, 3.3: kill -9; the session comes back by its token, to the mail that was accepted before."""
+    member = service.act("member")
+    session = hear(member)["id"]
+    before, restarts = service.pid(), service.restarts()
+    service.world.run("kill", "-KILL", str(before))
+    (sent,) = service.send("while it was down")
+    assert hear(member) == {"back": session}
+    assert hear(member) == {"message": sent["id"], "text": "while it was down"}
+    service.until_restarted(restarts)
+    assert service.pid() not in (0, before)
+    assert service.is_active(SOCKET)
+
+
+def test_a_crash_loop_leaves_the_socket(service: Installed) -> None:
+    """Whoever connects during it waits, and is answered once the program is mended."""
+    service.drop_in("broken", "ExecStart=", "ExecStart=/bin/false", "RestartSec=50ms")
+    service.systemctl("restart", SERVICE, check=False)
+    waiting = service.world.spawn(str(service.programs / "xsessionctl"), "list", "--timeout", "60")
+    script = f'[ "$(systemctl --user show -p NRestarts --value {SERVICE})" -ge 25 ]'
+    service.world.until("25 starts in vain", "sh", "-c", script)
+    assert service.is_active(SOCKET)
+    assert service.world.exists(BROKER_SOCKET)
+    service.drop_out("broken")
+    assert waiting.wait(60) == 0
+    assert service.is_active(SERVICE)
+
+
+@pytest.mark.parametrize("what", ["all", "thread"])
+def test_a_broker_whose_disk_hangs_is_ended_by_the_watchdog(service: Installed, what: str) -> None:
+    """A loop that is stuck; and one that runs and answers `status` while the store's writer is stuck."""
+    service.make_faulty()
+    member = service.act("member")
+    session = hear(member)["id"]
+    before, restarts = service.pid(), service.restarts()
+    service.world.write(f"{HOME}/hang-{what}", "")
+    if what == "thread":
+        assert service.ask("status")["broker"]["pid"] == before
+    script = f'[ "$(systemctl --user show -p NRestarts --value {SERVICE})" -gt {restarts} ]'
+    service.world.until("it was ended", "sh", "-c", script)
+    service.world.run("rm", f"{HOME}/hang-{what}")
+    assert "Watchdog timeout" in service.world.journal()
+    service.until_restarted(restarts)
+    assert hear(member) == {"back": session}
+
+
+def test_a_healthy_broker_is_left_alone_by_its_watchdog(service: Installed) -> None:
+    """F1: for four of its intervals, with nothing to do."""
+    service.make_faulty()
+    before, restarts = service.pid(), service.restarts()
+    deadline_passed = service.world.run("sleep", "8", check=False)  # four intervals of 2 s
+    assert deadline_passed.returncode == 0
+    assert (service.pid(), service.restarts()) == (before, restarts)

@@ -1,0 +1,155 @@
+"""Programs that run inside the world, as the user, with the tests' own client: `python -m …actors NAME`.
+
+Each prints one JSON document a line, and ends when its standard input does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+
+from tests.support.wire_client import LinkLost, Member, Refused, Wire, ask_once, greet
+
+RENDEZVOUS = os.environ.get("XDG_RUNTIME_DIR", "/nowhere") + "/xsessiond/broker.sock"
+SENDERS = 4
+PATIENCE_S = 30.0
+"""How long a broken request is tried again."""
+
+
+def say(document: object) -> None:
+    """One line for the test."""
+    print(json.dumps(document), flush=True)
+
+
+class Load:
+    """Senders that connect anew for each message, and a receiver that takes all of them, across every restart."""
+
+    def __init__(self) -> None:
+        self.over = threading.Event()
+        self.refused: list[str] = []
+        self.broken = 0
+        self.longest_s = 0.0
+        self.accepted: list[str] = []
+        self.received: list[str] = []
+
+    def send_all(self, sender: int) -> None:
+        """Send numbered messages until told to stop; each until it is accepted, under one key."""
+        number = 0
+        while not self.over.is_set():
+            number += 1
+            self._send(f"sender {sender} number {number}")
+
+    def _send(self, text: str) -> None:
+        begun = time.monotonic()
+        while time.monotonic() - begun < PATIENCE_S:
+            try:
+                wire = Wire(RENDEZVOUS)
+            except LinkLost as problem:  # nobody listens: what must not happen
+                self.refused.append(str(problem))
+                continue
+            try:
+                with wire:
+                    wire.call("hello", protocol=1, client="test/1")
+                    wire.call("send", to="inbox", message=text, key=text)
+            except LinkLost:
+                self.broken += 1
+                continue
+            except Refused as refusal:
+                self.refused.append(f"{refusal.code}: {refusal}")
+                return
+            self.accepted.append(text)
+            self.longest_s = max(self.longest_s, time.monotonic() - begun)
+            return
+        self.refused.append(f"{text}: never accepted")
+
+    def take_all(self, member: Member) -> None:
+        """Take until everything that was accepted is there."""
+        while not (self.over.is_set() and set(self.accepted) <= set(self.received) and not self.sending):
+            try:
+                messages = member.take()
+                self.received += [message["text"] for message in messages]
+                if messages:
+                    member.ack(*[message["id"] for message in messages])
+                else:
+                    time.sleep(0.01)
+            except LinkLost:
+                self._come_back(member)
+
+    def _come_back(self, member: Member) -> None:
+        try:
+            member.rejoin()
+        except LinkLost:
+            pass  # cut once more; the next turn tries again
+
+    @property
+    def sending(self) -> bool:
+        """Whether a sender has not come to its end."""
+        return any(thread.is_alive() for thread in self.senders)
+
+    def run(self) -> None:
+        """Say when it goes, and at the end what became of all of it."""
+        member = Member(RENDEZVOUS, "inbox", cwd="/src/inbox")
+        self.senders = [threading.Thread(target=self.send_all, args=(number,)) for number in range(SENDERS)]
+        receiver = threading.Thread(target=self.take_all, args=(member,))
+        for thread in (*self.senders, receiver):
+            thread.start()
+        say({"going": True, "session": member.id})
+        sys.stdin.read()
+        self.over.set()
+        for thread in (*self.senders, receiver):
+            thread.join(PATIENCE_S * 2)
+        say(
+            {
+                "refused": self.refused,
+                "broken": self.broken,
+                "longest_s": round(self.longest_s, 3),
+                "accepted": sorted(self.accepted),
+                "received": sorted(self.received),
+                "session": member.id,
+            }
+        )
+
+
+def member() -> None:
+    """A session that takes its mail, and comes back whenever its link is lost."""
+    one = Member(RENDEZVOUS, "api", cwd="/src/api")
+    say({"id": one.id, "token": one.token})
+    ended = threading.Event()
+
+    def await_end() -> None:
+        sys.stdin.read()
+        ended.set()
+
+    threading.Thread(target=await_end, daemon=True).start()
+    while not ended.wait(0.02):
+        try:
+            for message in one.take():
+                one.ack(message["id"])
+                say({"message": message["id"], "text": message["text"]})
+        except LinkLost:
+            try:
+                one.rejoin()
+                say({"back": one.id})
+            except (LinkLost, OSError):
+                pass
+
+
+def send() -> None:
+    """One message of each of the words that follow, to api."""
+    for text in sys.argv[2:]:
+        say(ask_once(RENDEZVOUS, "send", to="api", message=text))
+
+
+def wait() -> None:
+    """A connection that is open, greeted, and stays; says when the broker ended it."""
+    with greet(RENDEZVOUS) as wire:
+        say({"connected": True})
+        wire.read_to_end()
+        say({"ended": True})
+
+
+if __name__ == "__main__":
+    {"load": Load().run, "member": member, "send": send, "wait": wait}[sys.argv[1]]()
