@@ -37,6 +37,7 @@ VERBS = {
     "install": "Put this into your coding agents.",
     "uninstall": "Take it out of your coding agents again.",
     "status": "How the broker is.",
+    "doctor": "Look for what is wrong, and say what mends it.",
     "start": "Start the broker, if it does not run.",
     "stop": "Stop the broker.",
     "service": "The broker as a service of your login.",

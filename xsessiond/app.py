@@ -156,6 +156,7 @@ def _make_broker(paths: Paths, config: Config, service: str | None) -> Broker:
         user=user_name(),
         session_dir=paths.session_dir,
         service=service,
+        boot_clock_s=time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else None,
     )
     return Broker(identity, to_core(config, has_passphrase=os.path.lexists(paths.passphrase_file)), entropy)
 

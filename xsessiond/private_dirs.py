@@ -20,7 +20,7 @@ def ensure_private_dir(path: str) -> None:
     Raises OSError where it cannot be made.
     """
     uid = os.geteuid()
-    _check_parents(path, uid)
+    check_parents(path, uid)
     _make_dir(path)
     try:
         # The checks and the mending are on what was opened, so that nothing can be put in its place between.
@@ -55,8 +55,8 @@ def _make_dir(path: str) -> None:
     os.chmod(path, 0o700)  # whatever the umask left of it
 
 
-def _check_parents(path: str, uid: int, *, of: str | None = None, links_left: int = 40) -> None:
-    """Raise UnsafePath, about `of`, if anybody but us and the system could replace a directory above `path`."""
+def check_parents(path: str, uid: int, *, of: str | None = None, links_left: int = 40) -> None:
+    """Raise UnsafePath, about `of` (or `path`), if anybody but us and the system could replace a directory above it."""
     of = of or path
     system = os.lstat("/").st_uid  # 0, or what a user namespace shows for it
     parent = ""
@@ -76,7 +76,7 @@ def _check_parents(path: str, uid: int, *, of: str | None = None, links_left: in
             if links_left == 0:
                 raise UnsafePath(of, f"{of} is not used: too many symbolic links above it. Choose another place.")
             target = os.path.join(os.path.dirname(parent), os.readlink(parent))
-            _check_parents(target + "/x", uid, of=of, links_left=links_left - 1)
+            check_parents(target + "/x", uid, of=of, links_left=links_left - 1)
         elif found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
             raise UnsafePath(
                 of,

@@ -32,7 +32,7 @@ def expire(house: House, sender: Guest | Line, count: int = 1) -> list[Answer]:
 
 def test_every_sentence_is_one() -> None:
     """6.4: for exactly the states that a sender must not miss; those that are on their way say not to send again."""
-    assert set(SENTENCES) == {"expired", "refused", "denied", "discarded", "stalled", "released", "held"}
+    assert set(SENTENCES) == {"expired", "refused", "denied", "discarded", "stalled", "queued", "released", "held"}
     for state, sentence in SENTENCES.items():
         text = sentence.format(id="m-1", to="web", why="because of this")
         assert is_sentence("The message " + text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.core_house import Guest, House, refused
+from xsessiond.core.limits import STUCK_AFTER_MS
 
 
 @pytest.fixture
@@ -58,3 +59,13 @@ def test_the_end_of_a_turn_is_what_others_may_wait_for(house: House, api: Guest)
     api.line.tell("turn", phase="ended")
     house.pass_time(60)
     assert [notice["state"] for notice in eve.notices()] == ["idle"]
+
+
+def test_who_wrote_long_before_a_turn_and_was_not_read_is_told_once(house: House, api: Guest) -> None:
+    """W5"""
+    web = house.join("web")
+    sent = api.send(web)["id"]
+    house.pass_time(STUCK_AFTER_MS / 1000)
+    for phase in ("started", "ended"):
+        web.line.tell("turn", phase=phase)
+    assert [(receipt["id"], receipt["state"]) for receipt in api.line.ask("take")["receipts"]] == [(sent, "queued")]

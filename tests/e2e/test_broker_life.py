@@ -229,6 +229,16 @@ def test_what_is_deleted_is_made_again_while_the_sessions_stay(broker: PrivateBr
         assert (second.returncode, f"already running (pid {process.pid})".encode() in second.stderr) == (0, True)
 
 
+def test_a_runtime_dir_that_is_deleted_while_the_broker_starts(broker: PrivateBroker) -> None:
+    """15.3, P5: between its first socket and its first answer."""
+    process = broker.start()  # returns when it listens, before it has taken up what the last broker left
+    shutil.rmtree(broker.runtime_dir)
+    poll(lambda: accepts(broker.rendezvous), bool)
+    assert read_status(broker.rendezvous)["broker"]["pid"] == process.pid
+    with Member(broker.rendezvous, "web"):
+        assert_doors_are_the_list(broker)
+
+
 def test_what_a_killed_broker_left_in_the_sessions_dir_is_cleared(broker: PrivateBroker) -> None:
     """1.2: sockets of sessions that are no more; what is no socket of ours is left alone and hinders nothing."""
     process = broker.start()

@@ -296,3 +296,25 @@ async def test_a_login_that_ends_moves_the_rendezvous(
     assert recorded_runtime_dir(again) == broker.lock.paths.runtime_dir
     nursery.cancel_scope.cancel()
     broker.close()
+
+
+def test_a_broker_whose_home_is_gone_takes_nobody_elses_place(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P5: the rule then names the place of another store, whose broker must be able to start there."""
+    home, other = short_dir / "home", short_dir / "other"
+    for path in (home, other):
+        path.mkdir(mode=0o700)
+    for name in ("XSESSIOND_RUNTIME_DIR", "XSESSIOND_STATE_DIR", "XDG_RUNTIME_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setattr(rule, "RUN_USER", str(short_dir / "nowhere"))
+    monkeypatch.setattr(runtime_dir, "resolve_paths", lambda: resolve_paths(platform="linux"))
+    monkeypatch.setattr(rule, "_home_of", lambda uid: str(other))
+    paths = resolve_paths(platform="linux")
+    make_directories(paths)
+    broker = Broker(acquire_broker_lock(paths, "0"))
+    shutil.rmtree(home)
+    assert resolve_paths(platform="linux").runtime_dir.startswith(str(other))
+    broker.remake()
+    assert broker.lock.paths.runtime_dir == f"{home}/.local/state/xsessiond/run"
+    assert list(other.iterdir()) == []
+    broker.close()

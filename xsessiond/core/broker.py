@@ -78,7 +78,7 @@ class Broker:
         self._introductions = Introductions(self.core, self._delivery, self._liveness, self._holding)
         self._sending = Sending(self.core, self._delivery, self._liveness, self._waits, self._holding, self._watchers)
         self._questions = Questions(self.core, self._liveness)
-        self._turns = Turns(self.core)
+        self._turns = Turns(self.core, self._receipts)
         intro, sending, questions, delivery = self._introductions, self._sending, self._questions, self._delivery
         deciding = self._deciding
         # Any: each handler takes the type of request that is its key, which a dict cannot say.
@@ -188,6 +188,8 @@ class Broker:
             if session.unresponsive:
                 session.unresponsive = False
                 self.core.stir(session)
+            if type(frame) is w.Send:
+                self._turns.worked(session, now)
         method = self._methods.get(type(frame))
         if method is None or isinstance(frame, Answer | BadFrame):
             self._no_request(wire, frame)

@@ -257,6 +257,7 @@ class Delivery:
             self._end_lease(message)
             if message.state == "handed":
                 message.advance("return")
+                message.stalled = False
                 self._core.agenda.cancel(("stalled", message.id))
                 self._core.persist(MarkMessage(message.seq, message.id, "queued", now.ms, rule="given back"))
         by_owner: dict[str, list[Message]] = {}
@@ -293,6 +294,7 @@ class Delivery:
 
     def stalled(self, message: Message, now: Now) -> None:
         """Handed a while ago, and still no evidence. (What is not handed any more has no such deadline.)"""
+        message.stalled = True
         self._receipts.add(message, "stalled", now)
 
     def keep_for_later(self, session: Session, now: Now) -> None:

@@ -40,6 +40,8 @@ PONG_WITHIN_S = 2.0
 """An unanswered ping makes a session `unresponsive`."""
 STALLED_AFTER_S = 60.0
 """`handed` without evidence for this long is reported."""
+STUCK_AFTER_MS = 600 * 1000
+"""Mail that a session leaves for this long while it works is not on its way to it: no tool call takes longer."""
 STOP_WITHIN_S = 5.0
 """A graceful stop is bounded."""
 

@@ -52,7 +52,8 @@ def settled(state: str) -> str:
 class Message(Struct, eq=False):
     """A message on its way; made by `message_of`. row: as it was stored; what changes since stands here. origin: its
     `from`, encoded. lease: the link that has it, or None. hold: why a human must decide, or had to. flags: control
-    markup in the text, once somebody asked. id, seq, size and target are the row's."""
+    markup in the text, once somebody asked. stalled: its sender was told that nothing shows that it was
+    read. id, seq, size and target are the row's."""
 
     row: MessageRow
     origin: Raw
@@ -65,6 +66,7 @@ class Message(Struct, eq=False):
     handed_at: int | None = None
     hold: HoldRow | None = None
     flags: list[str] | None = None
+    stalled: bool = False
 
     def advance(self, event: str) -> str:
         """Moves by the table and returns the new state. Raises KeyError naming state and event."""

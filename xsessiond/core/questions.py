@@ -245,6 +245,8 @@ class Questions:
                 "instance": core.identity.instance,
                 "uptime_s": round(now.mono - core.started_mono, 3),
                 "service": core.identity.service,
+                "started_at": format_time(core.started_ms),
+                "boot_clock_s": core.identity.boot_clock_s,
             },
             "sessions": len(core.roster),
             "queued": sum(len(box) for box in self._boxes()),

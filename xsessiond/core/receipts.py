@@ -23,6 +23,7 @@ SENTENCES = {
     "denied": "{id} to {to} was denied by the receiver's user: {why}.",
     "discarded": "{id} to {to} was discarded: its session ended before taking it.",
     "stalled": "{id} was given to {to}'s harness, but nothing shows that its model has seen it. Do not send it again.",
+    "queued": "{id} still waits: {to} has been at work since, and did not take it. Do not send it again.",
     "released": "{id} to {to} was released ({why}) and is on its way.",
     "held": "{id} to {to} is held: a human must decide. Do not send it again.",
 }

@@ -30,7 +30,7 @@ def restore(
     now: Now,
 ) -> None:
     """Takes up where the last broker ended: each session may come back within the grace time."""
-    core.boot_id, core.started_mono, core.pruned_at = event.boot_id, now.mono, now.ms
+    core.boot_id, core.started_mono, core.started_ms, core.pruned_at = event.boot_id, now.mono, now.ms, now.ms
     snapshot = event.snapshot
     core.next_seq = snapshot.next_seq
     core.trusts = {row.id: row for row in snapshot.trusts}

@@ -30,14 +30,14 @@ class Session:
     ids of attached links. seen: monotonic time of the last frame from it. bound: the process that used the token
     first. pins: folded name → session id; pins_before: the same of names that now mean another session.
     outer: ids of sessions that it was started inside of. noted: it has read the boundary note in full. unresponsive: it
-    did not answer a ping.
+    did not answer a ping. worked_at: when it last did something of its own, in milliseconds.
     """
 
     __slots__ = (
         "bound", "box", "can_reply", "cwd", "delivery", "ended_at", "folded", "harness", "harness_session_id", "id",
         "kind", "label", "last_seen_at", "launch", "links", "modes", "name", "noted", "origin", "outer", "pace",
         "pair_seqs", "perm_class", "pins", "pins_before", "policy", "process", "project", "ref", "seen", "started_at",
-        "state", "target", "token_hash", "unresponsive", "verdicts", "watched",
+        "state", "target", "token_hash", "unresponsive", "verdicts", "watched", "worked_at",
     )  # fmt: skip
 
     def __init__(self, session_id: SessionId, ref: str, name: str, kind: Kind = "session") -> None:
@@ -62,6 +62,7 @@ class Session:
         self.state = "unknown"
         self.unresponsive = False
         self.noted = False
+        self.worked_at: int | None = None
         self.links: set[int] = set()
         self.pins: dict[str, str] = {}
         self.pins_before: dict[str, str] = {}

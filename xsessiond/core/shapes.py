@@ -16,6 +16,7 @@ from xsessiond.core.policy import CoreSettings
 from xsessiond.core.records import EventRow, HoldRow, MessageRow, TrustRow
 from xsessiond.core.roster import Session
 from xsessiond.core.times import format_time, format_time_or_none
+from xsessiond.core.unread import count_stalled, find_unread
 
 
 class SessionShape(Struct):
@@ -38,6 +39,8 @@ class SessionShape(Struct):
     last_seen_at: str = msgspec.field()
     queued: int = msgspec.field()
     held: int = msgspec.field()
+    stalled: int = msgspec.field()
+    stuck: bool = msgspec.field()
 
 
 def shape_session(session: Session, machine: str, perm_class: str | None = None) -> SessionShape:
@@ -60,6 +63,8 @@ def shape_session(session: Session, machine: str, perm_class: str | None = None)
         last_seen_at=format_time(session.last_seen_at),
         queued=len(session.box),
         held=len(session.box.held),
+        stalled=count_stalled(session),
+        stuck=bool(find_unread(session)),
     )
 
 

@@ -43,7 +43,8 @@ from xsessiond.core.wire import RequestId
 
 class Identity(msgspec.Struct, frozen=True):
     """Who this broker is. instance: random, new at each start. session_dir: where the private sockets lie. user: the
-    account's name. service: the service manager that started it (`systemd`, `launchd`), None for a client."""
+    account's name. service: the service manager that started it (`systemd`, `launchd`), None for a client.
+    boot_clock_s: its start on the clock that goes on while the machine sleeps, None where there is no such."""
 
     version: str
     instance: str
@@ -52,6 +53,7 @@ class Identity(msgspec.Struct, frozen=True):
     user: str
     session_dir: str
     service: str | None = None
+    boot_clock_s: float | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -167,6 +169,7 @@ class Core:
         self.next_seq = 1
         self.boot_id = ""
         self.started_mono = 0.0
+        self.started_ms = 0
         self.store_ok, self.store_detail = True, "not checked yet"
         self.warnings: list[str] = []
         self.stopping = False

@@ -7,18 +7,21 @@ delivered in a turn.
 from __future__ import annotations
 
 from xsessiond.core.delivery import attach_first
+from xsessiond.core.receipts import Receipts
+from xsessiond.core.roster import Session
 from xsessiond.core.state import Core, Wire
 from xsessiond.core.times import Now
+from xsessiond.core.unread import find_unread
 from xsessiond.core.wire import Turn
 
 
 class Turns:
     """The part of the broker that knows about turns."""
 
-    __slots__ = ("_core",)
+    __slots__ = ("_core", "_receipts")
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, core: Core, receipts: Receipts) -> None:
+        self._core, self._receipts = core, receipts
 
     def turn(self, wire: Wire, request: Turn, now: Now) -> None:
         """A turn began or ended. Raises Refusal: not_permitted."""
@@ -28,3 +31,12 @@ class Turns:
         session.state = "busy" if request.params.phase == "started" else "idle"
         self._core.stir(session)
         self._core.answer(wire, request.id, {})
+        self.worked(session, now)
+
+    def worked(self, session: Session, now: Now) -> None:
+        """It did something of its own. Whoever wrote to it long before and was not read is told, once."""
+        session.worked_at = now.ms
+        for message in find_unread(session):
+            if not message.stalled:
+                message.stalled = True
+                self._receipts.add(message, "queued", now)

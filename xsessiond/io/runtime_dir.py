@@ -41,11 +41,13 @@ def recover_runtime_dir(lock: BrokerLock) -> Paths:
     """Make the runtime dir again, where the rule wants it now, and take its lock; return the paths that hold now.
 
     The rule may want another place: /run/user/UID is gone after the last login. Clients find it by the word that the
-    lock leaves in the state dir. Raises PathError, AlreadyRunning, OSError; may then be tried again.
+    lock leaves in the state dir. Where the rule now wants another state dir too (the home that this broker was started
+    with is gone), that place is for the broker of that store, and ours stays where it was. Raises PathError,
+    AlreadyRunning, OSError; may then be tried again.
     """
     now = resolve_paths()
     paths = lock.paths
-    if now.runtime_dir != paths.runtime_dir:
+    if now.runtime_dir != paths.runtime_dir and now.state_dir == paths.state_dir:
         paths = paths.at_runtime_dir(now.runtime_dir, now.sources["runtime_dir"])
     make_directories(paths)
     lock.renew(paths)

@@ -234,8 +234,8 @@ class Service:
                 self._restore()
                 nursery.start_soon(self._fds.run)
                 await nursery.start(self._heed_signals)
-                await nursery.start(keep_in_place, self._directories, self._intact, self._remake, self._report)
                 self._acceptor.add(self._rendezvous, partial(self._serve, None))
+                await nursery.start(keep_in_place, self._directories, self._intact, self._remake, self._report)
                 self._log.write("info", "ready", {"socket": self._rendezvous.path})
                 self._manager.ready("ready")
                 nursery.start_soon(self._look_at_store)
@@ -279,7 +279,11 @@ class Service:
     def _clear_old_doors(self) -> None:
         """Private sockets of a broker that was killed. Those of sessions that may come back are bound anew at once."""
         directory = self._lock.paths.session_dir
-        for name in os.listdir(directory):
+        try:
+            names = os.listdir(directory)
+        except OSError:
+            return  # gone since it was made; `keep_in_place` sees to that
+        for name in names:
             if not name.endswith(".sock"):
                 continue
             try:

@@ -45,7 +45,8 @@ class TargetTaken(StoreError):
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What was found. ok: the file is sound. usable: this version of the product can use it. format: the version of its
     tables; format_known: the newest that this product reads. bytes: of the file and its log. messages, waiting,
-    sessions: rows, None where they cannot be counted. detail: one sentence."""
+    sessions: rows, None where they cannot be counted. newest_ms: the latest time that a row knows of. detail: one
+    sentence."""
 
     path: str
     ok: bool
@@ -57,17 +58,18 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     messages: int | None
     waiting: int | None
     sessions: int | None
+    newest_ms: int | None
 
 
 def examine(path: str) -> Report:
     """Checks all of the store at `path` (absolute). Raises StoreError where it cannot be opened, NoStore."""
     with _opened(path) as db:
         (owner,), (version,) = (db.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version"))
+        if owner != APPLICATION_ID:
+            raise StoreError(f"{path} is another program's file. Move it away.", transient=False)
         newer = version > VERSION
         faults = _find_faults(db, newer=newer)
         counts = None if newer or faults else reads.count_rows(db)
-    if owner != APPLICATION_ID:
-        raise StoreError(f"{path} is another program's file. Move it away.", transient=False)
     if faults:
         detail = f"It is damaged: {faults[0]}."
     elif newer:
@@ -85,6 +87,7 @@ def examine(path: str) -> Report:
         messages=counts[0] if counts else None,
         waiting=counts[1] if counts else None,
         sessions=counts[2] if counts else None,
+        newest_ms=counts[3] if counts else None,
     )
 
 

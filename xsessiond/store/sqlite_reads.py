@@ -188,13 +188,15 @@ def find_faults(db: sqlite3.Connection) -> list[str]:
     return faults
 
 
-def count_rows(db: sqlite3.Connection) -> tuple[int, int, int]:
-    """Messages, those of them that wait, and sessions."""
+def count_rows(db: sqlite3.Connection) -> tuple[int, int, int, int]:
+    """Messages, those of them that wait, sessions, and the latest time in any of them."""
     (counts,) = db.execute(
         f"""SELECT (SELECT count(*) FROM message), (SELECT count(*) FROM message WHERE state IN ({WAITING})),
-                   (SELECT count(*) FROM session)"""  # noqa: S608 - constants
+                   (SELECT count(*) FROM session),
+                   max(coalesce((SELECT max(sent_at) FROM message), 0),
+                       coalesce((SELECT max(last_seen_at) FROM session), 0))"""  # noqa: S608 - constants
     )
-    return int(counts[0]), int(counts[1]), int(counts[2])
+    return int(counts[0]), int(counts[1]), int(counts[2]), int(counts[3])
 
 
 def _messages(cursor: sqlite3.Cursor) -> list[MessageRow]:
