@@ -21,6 +21,8 @@ FOREVER_S = 1e6
 """A wait that is longer needs no limit."""
 PEER_CREDENTIALS = {"linux": (1, 17), "darwin": (0, 1)}
 """SOL_SOCKET and SO_PEERCRED; SOL_LOCAL and LOCAL_PEERCRED."""
+PEER_PID = {"linux": (1, 17), "darwin": (0, 2)}
+"""SO_PEERCRED again, of which the pid is the first number; SOL_LOCAL and LOCAL_PEERPID."""
 
 
 def connect_unix(path: str, deadline: float) -> Socket:
@@ -41,28 +43,25 @@ def connect_unix(path: str, deadline: float) -> Socket:
 
 def peer_uid(link: Socket) -> int | None:
     """The user at the other end, as the kernel knows it; None where it does not tell."""
-    level, option = PEER_CREDENTIALS.get(sys.platform, (None, 0))
-    if level is None:
-        return None
-    try:
-        credentials = link.getsockopt(level, option, 128)
-    except OSError:
-        return None
     # Linux: pid, uid, gid. macOS: version, uid, groups. Each number has four bytes.
-    return int.from_bytes(credentials[4:8], sys.byteorder)
+    return _ask_kernel(link, PEER_CREDENTIALS, 4)
 
 
 def peer_pid(link: Socket) -> int | None:
-    """The process at the other end, in this process's own numbering; None where the kernel does not tell."""
-    if sys.platform == "darwin":
-        level, option, size = 0, 2, 4  # SOL_LOCAL, LOCAL_PEERPID
-    else:
-        level, option, size = 1, 17, 12
+    """The process at the other end (of a server: the one that began to listen), as the kernel knows it; None where it
+    does not tell."""
+    return _ask_kernel(link, PEER_PID, 0)
+
+
+def _ask_kernel(link: Socket, options: "dict[str, tuple[int, int]]", at: int) -> int | None:
+    level, option = options.get(sys.platform, (None, 0))
+    if level is None:
+        return None
     try:
-        pid = int.from_bytes(link.getsockopt(level, option, size)[:4], sys.byteorder)
+        answer = link.getsockopt(level, option, 128)
     except OSError:
         return None
-    return pid or None  # 0: of another namespace
+    return int.from_bytes(answer[at : at + 4], sys.byteorder)
 
 
 def limit_wait(link: Socket, deadline: float) -> None:

@@ -28,6 +28,21 @@ class Foreign(Exception):
     """What listens there belongs to another user."""
 
 
+def connect(path: str) -> Socket:
+    """A connected socket that never waits; a Unix socket connects at once or not at all. Raises OSError, Foreign."""
+    link = Socket(AF_UNIX, SOCK_STREAM)
+    link.setblocking(False)
+    try:
+        link.connect(path)
+        owner = peer_uid(link)
+        if owner not in (None, 0, os.geteuid()):
+            raise Foreign(f"{path} is served by uid {owner}, not by you.")
+    except BaseException:
+        link.close()
+        raise
+    return link
+
+
 class Peer:
     """One connected socket.
 
@@ -37,17 +52,8 @@ class Peer:
     __slots__ = ("_last_id", "_on_frame", "_outgoing", "_pending", "_socket", "_splitter", "closed")
 
     def __init__(self, path: str, on_frame: Callable[[str, dict[str, object], object], None]) -> None:
-        """Connects; a Unix socket does so at once or not at all. Raises OSError, Foreign."""
-        self._socket = Socket(AF_UNIX, SOCK_STREAM)
-        self._socket.setblocking(False)
-        try:
-            self._socket.connect(path)
-            owner = peer_uid(self._socket)
-            if owner not in (None, 0, os.geteuid()):
-                raise Foreign(f"{path} is served by uid {owner}, not by you.")
-        except BaseException:
-            self._socket.close()
-            raise
+        """Connects. Raises OSError, Foreign."""
+        self._socket = connect(path)
         self._on_frame = on_frame
         self._splitter = jsonrpc.LineSplitter(MAX_FRAME, MAX_SKIP)
         self._outgoing = b""
