@@ -46,6 +46,7 @@ VERBS = {
     "paths": "Where every file and socket is, and why there.",
     "demo": "See it work: sessions meet, write and answer, and you decide.",
     "completion": "Completion for your shell, with live names.",
+    "run": "A harness that nothing but typing can wake.",
     "mcp": "The MCP server that a harness starts.",
 }
 """Every verb with its line in the overview, in the order of the overview."""

@@ -27,6 +27,7 @@ WORDS = {
     "completion": ["bash"],
     "service install": ["--dry-run"],
     "service uninstall": ["--dry-run"],
+    "run": ["gemini"],
     "install": ["claude", "--dry-run"],
     "list": [],
 }
@@ -57,7 +58,7 @@ def test_every_verb_has_the_common_options(name: str) -> None:
     options = {word for param in verb_of(name).params for word in param.opts}
     assert {"--json", "--color"} <= options
     assert ("--timeout" in options) == (
-        name not in {"mcp", "demo", "completion", "config check", "install", "uninstall"}
+        name not in {"mcp", "demo", "completion", "config check", "install", "uninstall", "run"}
     )
 
 

@@ -47,8 +47,8 @@ class Courier:
 
     __slots__ = (
         "_bag", "_door", "_doubted", "_handed_over", "_hold_for_hooks", "_identity", "_kept", "_link", "_news",
-        "_posted", "_retry_at", "_retry_s", "_shown", "_taking", "_told", "_unseen_since", "_untold", "hooked",
-        "on_waiting", "state", "waiting", "wake",
+        "_posted", "_retry_at", "_retry_s", "_ringing", "_shown", "_taking", "_told", "_unseen_since", "_untold",
+        "hooked", "on_waiting", "state", "waiting", "wake",
     )  # fmt: skip
 
     def __init__(self, identity: Identity, link: BrokerLink, bag: Mailbag) -> None:
@@ -61,6 +61,7 @@ class Courier:
         self._retry_at: float | None = None
         self._retry_s = RETRY_FIRST_S
         self._hold_for_hooks = False
+        self._ringing = False
         self._shown: list[str] = []
         self._told = False
         self._untold: list[str] = []
@@ -155,6 +156,8 @@ class Courier:
                 self._door.reopen()
         if self._posted is not None and self._handed_over:
             self._await_evidence()
+        if self._ringing and state in RUNNING:
+            self._ringing, self._unseen_since = False, None
         if self._kept is not None:
             self._post(self._kept)
         self.door_changed()
@@ -188,7 +191,7 @@ class Courier:
     def forget_conversation(self) -> None:
         """Another one begins: what this one has not taken is not for it."""
         self._posted = self._kept = self._unseen_since = self._retry_at = None
-        self._shown, self._told, self._hold_for_hooks = [], False, False
+        self._shown, self._told, self._hold_for_hooks, self._ringing = [], False, False, False
         self.waiting = self._news = self.wake = False
         self._untold.clear()
         self.on_waiting()
@@ -199,8 +202,10 @@ class Courier:
             self._retry_at = None
             if self._kept is not None:
                 self._post(self._kept)
+            else:
+                self.consider()
         if self._unseen_since is not None and now >= self._unseen_since + UNSEEN_S:
-            self._doubted = True
+            self._doubted, self._ringing = True, False
             self._door.shut()
             self._give_up()
 
@@ -213,8 +218,32 @@ class Courier:
             return
         if running and (self._hold_for_hooks or not self._door.busy_too):
             return
-        if self.waiting or self.wake:
+        if not (self.waiting or self.wake):
+            return
+        if self._door.announces:
+            self._ring()
+        else:
             self._take(limits.TAKE_MAX if self.waiting else 0, self._door.most, self._taken)
+
+    def _ring(self) -> None:
+        """Has a turn begin; what waits comes with its hooks."""
+        if not self._ringing and self._retry_at is None:
+            self._ringing = True
+            self._door.post("", busy=False, mode="auto", done=self._rung)
+
+    def _rung(self, outcome: str) -> None:
+        if not self._ringing:
+            return  # the turn was quicker
+        if outcome == WRITTEN:
+            self._retry_s = RETRY_FIRST_S
+            self._await_evidence()
+            return
+        self._ringing = False
+        if outcome == REFUSED:
+            self._retry_at = monotonic() + self._retry_s
+            self._retry_s = min(self._retry_s * 2, RETRY_MOST_S)
+        else:
+            self._give_up()
 
     def _taken(self, batch: Batch) -> None:
         if self.state in RUNNING and not set(NEXT_STEP_ONLY).intersection(batch.modes) <= set(self._door.modes):

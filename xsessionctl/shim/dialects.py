@@ -137,6 +137,8 @@ CODEX = Dialect(
     },
     notices=("<hook_prompt", "<turn_aborted>", "<user_shell_command>", "<subagent_notification>"),
 )
+WAKE_LINE = "[xsession] Mail from other agent sessions is here. A program typed this line, not your user."
+"""What `xsessionctl run` types to begin a turn. Shown to nobody who could take it for a person's."""
 GEMINI = Dialect(
     events={
         "SessionStart": START,
@@ -147,7 +149,7 @@ GEMINI = Dialect(
     },
     says={**dict.fromkeys(("SessionStart", "BeforeAgent", "AfterTool"), _SAYS_CONTEXT), "AfterAgent": _SAYS_BLOCK},
     most=24_000,
-    notices=("<hook_context>",),
+    notices=("<hook_context>", "[xsession] "),
     in_directory=True,
 )
 OPENCODE = Dialect(

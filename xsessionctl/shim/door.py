@@ -30,6 +30,7 @@ class Door:
     idle session, `turn` if it only adds to turns that come by themselves. modes: what it can do, of `auto followup
     inject steer`. most: the longest text that it takes, in characters. busy_too: whether it may be used while a turn
     runs; else the hooks carry what comes then. returns: whether it is closed while a turn runs and opens with its end.
+    announces: it carries no text, and only begins a turn; what waits comes to the model by the hooks of that turn.
     keeps: what it has written stays in the conversation and is in the next turn, whenever that is.
     on_change: to be called when `is_open` has changed without a `post`.
     """
@@ -39,6 +40,7 @@ class Door:
     most = 48 << 10
     busy_too = True
     returns = False
+    announces = False
     keeps = False
     wants_write = False
     due: float | None = None

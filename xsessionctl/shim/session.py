@@ -63,6 +63,10 @@ class Session:
 
             self.hooks.look = claude.find_look(self.identity)
             self.use_door(claude.open_door(self.identity, directory))
+        elif harness == "gemini":
+            from xsessionctl.shim.doors import typed
+
+            self.use_door(typed.open_door(self.identity))
         if self.identity.hooked:
             self.hooks.note_hooks_run()
 
