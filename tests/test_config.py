@@ -148,10 +148,12 @@ def test_every_setting_reaches_its_place() -> None:
 
 
 def test_the_limits_of_waiting_are_settings_too() -> None:
-    config = config_of(user="[pacing]\nqueue_per_session = 6\nheld_per_session = 7\nmax_hops = 8")
+    more = "max_hops = 8\nexchange_per_minute = 9"
+    config = config_of(user=f"[pacing]\nqueue_per_session = 6\nheld_per_session = 7\n{more}")
     assert (config.pacing.queue_per_session, config.held_per_session) == (6, 7)
+    assert (config.pacing.max_hops, config.pacing.exchange_per_minute) == (8, 9)
     assert to_core(config, has_passphrase=False).held_per_session == 7
-    assert len(config.problems) == 1
+    assert config.problems == ()
 
 
 def test_managed_goes_first_in_everything() -> None:

@@ -280,7 +280,7 @@ def test_status_has_all_keys_and_needs_no_greeting(house: House, api: Guest, web
             "pid": 4711, "version": "0.1.0", "protocol": 1, "instance": "instance", "uptime_s": 2.0, "service": None,
             "started_at": "2027-01-15T08:00:00.000Z", "boot_clock_s": None,
         },
-        "sessions": 2, "queued": 1, "held": 0, "store": {"ok": True, "detail": "not checked yet"},
+        "sessions": 2, "queued": 1, "held": 0, "suppressed": 0, "store": {"ok": True, "detail": "not checked yet"},
         "config": {"ok": True, "problems": []}, "warnings": [],
     }  # fmt: skip
     line.tell("status")

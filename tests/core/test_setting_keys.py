@@ -184,9 +184,4 @@ def test_what_decides_is_guarded() -> None:
     assert {key.path[0] for key in KEYS if key.guard} == {*GUARDED, "harness"}
     assert all(key.guard for name in GUARDED for key in SECTIONS[name])
     assert [key.name for key in KEYS if key.guard and key.applies != AT_ONCE] == ["approvals.elicitation"]
-    assert {key.name for key in KEYS if key.applies == NOT_YET} == {
-        "harness.NAME.resume",
-        "approvals.elicitation",
-        "pacing.max_hops",
-        "pacing.exchange_per_minute",
-    }
+    assert {key.name for key in KEYS if key.applies == NOT_YET} == {"harness.NAME.resume", "approvals.elicitation"}

@@ -53,7 +53,7 @@ def test_a_session_has_all_keys_of_the_contract() -> None:
         "harness_session_id": None, "pid": 7, "cwd": "/", "state": "busy", "class": "unknown", "delivery": "pull",
         "can_reply": True, "machine": "box", "started_at": "1970-01-01T00:00:00.000Z",
         "last_seen_at": "1970-01-01T00:00:00.000Z", "queued": 0, "held": 0,
-        "stalled": 0, "stuck": False,
+        "stalled": 0, "stuck": False, "suppressed": 0,
     }  # fmt: skip
 
 

@@ -155,10 +155,12 @@ def test_a_value_is_set_in_place_and_in_force(running: PrivateBroker, file: Path
     assert 'is ["notify-send", "{title}"]' in changed(running, "set", "approvals.notify", "notify-send", "{title}")
     assert "is true" in changed(running, "set", "approvals.without_terminal", "true")
     assert "at the broker's next start" in changed(running, "set", "store.durability", "normal")
-    assert "not in this version" in changed(running, "set", "pacing.max_hops", "4")
+    assert "is 4" in changed(running, "set", "pacing.max_hops", "4")
+    assert "not in this version" in changed(running, "set", "approvals.elicitation", "true")
     assert file.read_text() == (
         '# mine\n[inbound]   # what comes in\npolicy = "hold" # all\n\n[pacing]\ntarget_burst = 4\nmax_hops = 4\n\n'
-        '[approvals]\nnotify = ["notify-send", "{title}"]\nwithout_terminal = true\n\n[store]\ndurability = "normal"\n'
+        '[approvals]\nnotify = ["notify-send", "{title}"]\nwithout_terminal = true\nelicitation = true\n\n'
+        '[store]\ndurability = "normal"\n'
     )
     assert "inbound.policy is (unset) (default)." in changed(running, "set", "--unset", "inbound.policy")
     assert ask(running, "get", "inbound.policy")["value"] is None

@@ -25,7 +25,14 @@ NAMES = ("ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen")
 QUEUE = 12
 DAY_MS = 24 * 3600 * 1000
 SETTINGS = CoreSettings(
-    pacing=PaceSettings(target_burst=0, sender_burst=0, duplicate_window=0, queue_per_session=QUEUE)
+    pacing=PaceSettings(
+        target_burst=0,
+        sender_burst=0,
+        duplicate_window=0,
+        max_hops=1_000_000,
+        exchange_per_minute=1_000_000,
+        queue_per_session=QUEUE,
+    )
 )
 LEGAL = {(state, after) for (state, _), after in TRANSITIONS.items()}
 

@@ -22,7 +22,9 @@ CLASSES = ("bypass", "prompting", None)
 EXPIRY_MS = 600_000
 MOST = 6
 SETTINGS = CoreSettings(
-    pacing=PaceSettings(target_burst=0, sender_burst=0, duplicate_window=0),
+    pacing=PaceSettings(
+        target_burst=0, sender_burst=0, duplicate_window=0, max_hops=1_000_000, exchange_per_minute=1_000_000
+    ),
     hold_expiry_ms=EXPIRY_MS,
     held_per_session=MOST,
 )

@@ -13,6 +13,7 @@ from typing import Any, assert_never
 
 from xsessiond.core import limits
 from xsessiond.core import wire as w
+from xsessiond.core.brakes import Brakes
 from xsessiond.core.deciding import Deciding
 from xsessiond.core.delivery import Delivery
 from xsessiond.core.effects import (
@@ -76,7 +77,10 @@ class Broker:
         self._deciding = Deciding(self.core, self._holding, self._view)
         self._liveness = Liveness(self.core, self._delivery, self._waits, self._holding)
         self._introductions = Introductions(self.core, self._delivery, self._liveness, self._holding)
-        self._sending = Sending(self.core, self._delivery, self._liveness, self._waits, self._holding, self._watchers)
+        self._brakes = Brakes(self.core, self._receipts)
+        self._sending = Sending(
+            self.core, self._delivery, self._liveness, self._waits, self._holding, self._watchers, self._brakes
+        )
         self._questions = Questions(self.core, self._liveness)
         self._turns = Turns(self.core, self._receipts)
         intro, sending, questions, delivery = self._introductions, self._sending, self._questions, self._delivery

@@ -172,10 +172,10 @@ class Delivery:
                 number, message = next(iter(wire.outstanding.values()))
                 if number > upto:
                     break
-                self._deliver(message, now, lazy=lazy)
+                self.deliver(message, now, lazy=lazy)
                 count += 1
         for message in self._mine(wire, request.params.ids) if request.params.ids else ():
-            self._deliver(message, now, lazy=lazy)
+            self.deliver(message, now, lazy=lazy)
             count += 1
         session = wire.session
         if count and session is not None and not session.noted:
@@ -190,9 +190,14 @@ class Delivery:
             if session.box.waiting:
                 self.offer(session, now)
 
-    def _deliver(self, message: Message, now: Now, *, lazy: bool) -> None:
+    def deliver(self, message: Message, now: Now, *, lazy: bool) -> None:
+        """There is evidence that it is in its receiver's context, which acts on it from now on. lazy: nobody waits for
+        this to be stored."""
         message.advance("ack")
         self.take_out(message)
+        owner = self._core.roster.known.get(message.target)
+        if owner is not None:  # not the human
+            owner.causes.enter(message.id, message.row.hop, now.mono)
         op = MarkMessage(message.seq, message.id, "delivered", now.ms)
         self._core.out.append(Persist(op, lazy=lazy))
 

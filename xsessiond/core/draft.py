@@ -11,6 +11,7 @@ from hashlib import sha256
 from msgspec import UNSET, Struct
 
 from xsessiond.core import limits
+from xsessiond.core.causality import Cause
 from xsessiond.core.errors import Refusal
 from xsessiond.core.mailbox import Message
 from xsessiond.core.records import MessageRow
@@ -23,7 +24,8 @@ from xsessiond.core.wire_params import SendParams
 class Draft(Struct):
     """A message on its way through the checks, or a wish without one. link, request_id: whom to answer. size: bytes of
     the body as UTF-8; digest: their SHA-256. What the checks find out: pin, the name to remember for its target;
-    notice, what the sender should know; original, the message that it answers, and its thread."""
+    notice, what the sender should know; original, the message that it answers, and its thread; cause, what its sender
+    acts on."""
 
     link: int
     request_id: RequestId
@@ -36,6 +38,7 @@ class Draft(Struct):
     notice: str | None = None
     thread: str | None = None
     original: MessageRow | Message | None = None
+    cause: Cause | None = None
 
 
 def draft_of(link: int, request: Send, caller: Caller) -> Draft:

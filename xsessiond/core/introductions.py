@@ -71,6 +71,7 @@ class Introductions:
         else:
             session, notice = self._name(known, params, now)
         self._describe(session, params)
+        session.causes.end(now.mono)  # the newcomer knows of no turn
         session.outer = find_outer(self._core, wire.peer, process)
         session.project = NOT_READ
         self._holding.refresh_policy(session)

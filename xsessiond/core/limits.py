@@ -106,6 +106,14 @@ SENDER_BURST, SENDER_PER_SECOND = 60.0, 1.0
 """Token bucket of one sender to all."""
 DUPLICATE_WINDOW_S = 30.0
 """The same text to the same target within this time is a repeat."""
+MAX_HOPS = 16
+"""Messages in a row that may each cause the next: eight questions with their answers, and a ring of any size ends."""
+EXCHANGE_PER_MINUTE, EXCHANGE_WINDOW_S = 10, 60.0
+"""Caused messages between two sessions, either way, in a window: more than two models say to each other that think
+before they answer."""
+CAUSE_KEPT_S, CAUSE_KEPT_MS = 600.0, 600_000
+"""How long a message may be what a session acts on, from when it was read or from the end of the turn that it entered:
+longer than the pause of a ring that is worth stopping, and short beside a working day."""
 
 KEEP_MS = 7 * 24 * 3600 * 1000
 """How long a conversation that ended keeps what it had not taken, and a final message stays in the store."""

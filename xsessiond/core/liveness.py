@@ -136,6 +136,8 @@ class Liveness:
         self._core.turn_away(session.id, Refusal("not_running", "The session ended meanwhile.", "Register anew."))
         session.pins.clear()
         session.pins_before.clear()
+        session.causes.end(now.mono)
+        session.state = "unknown"
         self._holding.end_trusts_of(session)
         for kind in ("grace", "pong", "offer"):
             self._core.agenda.cancel((kind, session.id))

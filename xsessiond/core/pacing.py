@@ -25,6 +25,8 @@ class PaceSettings(msgspec.Struct, frozen=True):
     sender_per_second: float = limits.SENDER_PER_SECOND
     duplicate_window: float = limits.DUPLICATE_WINDOW_S
     queue_per_session: int = limits.QUEUE_PER_SESSION
+    max_hops: int = limits.MAX_HOPS
+    exchange_per_minute: int = limits.EXCHANGE_PER_MINUTE
 
 
 class Bucket:

@@ -20,12 +20,14 @@ from xsessiond.core.mailbox import WAITING, Box, Message, settled
 from xsessiond.core.outgoing import encode_result
 from xsessiond.core.records import EventRow, MessageRow
 from xsessiond.core.roster import Session
-from xsessiond.core.shapes import SessionShape, shape_entry, shape_history, shape_step
+from xsessiond.core.shapes import SessionShape, shape_entry, shape_history, shape_step, shape_suppressed
 from xsessiond.core.sight import find_own, may_read
 from xsessiond.core.state import Core, Wire
 from xsessiond.core.times import Now, format_time, format_time_or_none, parse_time
 from xsessiond.core.wire import Check, Inbox, ListSessions, Log, RequestId, Status, Whoami, encode
 
+SUPPRESSED_SHOWN = 100
+"""Senders with a receiver and a reason that the log shows: the last ones."""
 WONDER_MOST = 256
 """Sessions that one listing asks whether they still answer."""
 
@@ -221,7 +223,12 @@ class Questions:
             )
             for row in rows
         ]
-        answer = {"entries": entries}
+        suppressed = [
+            shape_suppressed(row)
+            for row in self._core.suppressed.rows()
+            if own is None or row.sender_id in own or row.target_id in own
+        ]
+        answer = {"entries": entries, "suppressed": suppressed[-SUPPRESSED_SHOWN:]}
         while entries and len(encode_result(None, answer)) >= limits.MAX_FRAME - 1024:
             del entries[: max(1, len(entries) // 4)]  # the newest are kept; `since` reads on
         self._core.answer(wire, request.id, answer)
@@ -251,6 +258,7 @@ class Questions:
             "sessions": len(core.roster),
             "queued": sum(len(box) for box in self._boxes()),
             "held": sum(len(box.held) for box in self._boxes()),
+            "suppressed": core.suppressed.total,
             "store": {"ok": core.store_ok, "detail": core.store_detail},
             "config": {"ok": core.settings.config_ok, "problems": list(core.settings.config_problems)},
             "warnings": core.warnings,

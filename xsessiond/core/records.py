@@ -249,8 +249,10 @@ class Snapshot(msgspec.Struct, frozen=True):
     sessions: all that are stored: those live, and those that pruning left, because they ended less than the keeping
     time ago or have waiting mail. messages: state queued, held or handed, by seq. receipts: in the order in which they
     came. next_seq: one more than the highest seq ever used. pair_seqs: highest pair_seq ever used per (sender, target)
-    among these sessions; a sender without an id stands there by its kind. holds: of these messages. trusts: all, those
-    that are over too. watches: all.
+    among these sessions; a sender without an id stands there by its kind. holds: of these messages. trusts: all,
+    those that are over too. watches: all. entered: what came to somebody's knowledge in the last CAUSE_KEPT_S before
+    the newest delivery: receiver, message, hop and when, by receiver in that order; of each hop the message that was
+    accepted last.
     """
 
     sessions: Sequence[SessionRow]
@@ -262,3 +264,4 @@ class Snapshot(msgspec.Struct, frozen=True):
     holds: Sequence[HoldRow] = ()
     trusts: Sequence[TrustRow] = ()
     watches: Sequence[WatchRow] = ()
+    entered: Sequence[tuple[str, str, int, int]] = ()

@@ -36,7 +36,7 @@ def restore(
     core.trusts = {row.id: row for row in snapshot.trusts}
     for row in snapshot.sessions:
         _restore_session(core, holding, row, now)
-    _restore_memories(core, receipts, snapshot)
+    _restore_memories(core, receipts, snapshot, now)
     for trust in snapshot.trusts:
         if trust.id in core.trusts and trust.until is not None and trust.until <= now.ms:
             holding.end_trust(trust.id)
@@ -78,13 +78,17 @@ def _restore_session(core: Core, holding: Holding, row: SessionRow, now: Now) ->
     core.out.append(ReadProject(session.id, session.cwd))
 
 
-def _restore_memories(core: Core, receipts: Receipts, snapshot: Snapshot) -> None:
+def _restore_memories(core: Core, receipts: Receipts, snapshot: Snapshot, now: Now) -> None:
     for sender_id, target_id, pair_seq in snapshot.pair_seqs:
         if (sender := core.owner_of(sender_id)) is not None:
             sender.pair_seqs[target_id] = pair_seq
     for pin in snapshot.pins:
         if (owner := core.roster.known.get(pin.sender_id)) is not None and owner.running:
             owner.pins[pin.name] = pin.target_id
+    for target_id, message_id, hop, at in snapshot.entered:
+        if (reader := core.roster.known.get(target_id)) is not None:  # whether a turn of its goes on is not known
+            age_s = max(now.ms - at, 0) / 1000
+            reader.causes.restore(message_id, hop, now.mono + limits.CAUSE_KEPT_S - age_s)
     for receipt in snapshot.receipts:
         receipts.restore(receipt)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from msgspec import Raw
 
 from xsessiond.core.admission import Policy, Setting, Verdict
+from xsessiond.core.causality import Causes
 from xsessiond.core.effects import ProcessId
 from xsessiond.core.ids import SessionId, ref_digits
 from xsessiond.core.limits import MIN_REF
@@ -30,14 +31,16 @@ class Session:
     ids of attached links. seen: monotonic time of the last frame from it. bound: the process that used the token
     first. pins: folded name → session id; pins_before: the same of names that now mean another session.
     outer: ids of sessions that it was started inside of. noted: it has read the boundary note in full. unresponsive: it
-    did not answer a ping. worked_at: when it last did something of its own, in milliseconds.
+    did not answer a ping. worked_at: when it last did something of its own, in milliseconds. causes: what it acts on.
+    turned_away: messages for it that were one too many, since the broker started.
     """
 
     __slots__ = (
-        "bound", "box", "can_reply", "cwd", "delivery", "ended_at", "folded", "harness", "harness_session_id", "id",
-        "kind", "label", "last_seen_at", "launch", "links", "modes", "name", "noted", "origin", "outer", "pace",
-        "pair_seqs", "perm_class", "pins", "pins_before", "policy", "process", "project", "ref", "seen", "started_at",
-        "state", "target", "token_hash", "unresponsive", "verdicts", "watched", "worked_at",
+        "bound", "box", "can_reply", "causes", "cwd", "delivery", "ended_at", "folded", "harness",
+        "harness_session_id", "id", "kind", "label", "last_seen_at", "launch", "links", "modes", "name",
+        "noted", "origin", "outer", "pace", "pair_seqs", "perm_class", "pins", "pins_before", "policy",
+        "process", "project", "ref", "seen", "started_at", "state", "target", "token_hash", "turned_away",
+        "unresponsive", "verdicts", "watched", "worked_at",
     )  # fmt: skip
 
     def __init__(self, session_id: SessionId, ref: str, name: str, kind: Kind = "session") -> None:
@@ -73,6 +76,8 @@ class Session:
         self.policy = Policy()
         self.verdicts: dict[str, tuple[int, Verdict]] = {}
         self.pace = Pace()
+        self.causes = Causes()
+        self.turned_away = 0
         self.refresh()
 
     def call(self, name: str) -> None:

@@ -6,13 +6,13 @@ true when it leaves. Refuses to know: how the receiver gets it.
 
 from __future__ import annotations
 
-from math import ceil
-
 from msgspec import UNSET
 
 from xsessiond.core import limits
 from xsessiond.core.admission import Admit, Hold, Refuse
+from xsessiond.core.brakes import Brakes
 from xsessiond.core.callers import find_caller
+from xsessiond.core.causality import hop_after
 from xsessiond.core.delivery import Delivery
 from xsessiond.core.draft import Draft, draft_of
 from xsessiond.core.effects import FindMessage, Found, Prune
@@ -51,7 +51,7 @@ WATCHING_HUMAN = (
 class Sending:
     """The part of the broker that accepts messages."""
 
-    __slots__ = ("_core", "_delivery", "_holding", "_liveness", "_repeats", "_waits", "_watchers")
+    __slots__ = ("_brakes", "_core", "_delivery", "_holding", "_liveness", "_repeats", "_waits", "_watchers")
 
     def __init__(
         self,
@@ -61,9 +61,10 @@ class Sending:
         waits: Waits,
         holding: Holding,
         watchers: Watchers,
+        brakes: Brakes,
     ) -> None:
         self._core, self._delivery, self._liveness, self._waits = core, delivery, liveness, waits
-        self._holding, self._watchers = holding, watchers
+        self._holding, self._watchers, self._brakes = holding, watchers, brakes
         self._repeats = Repeats(core)
 
     # -- checks ------------------------------------------------------------------------------
@@ -159,9 +160,8 @@ class Sending:
         self._admit(wire, draft, resolved.session, now)
 
     def _admit(self, wire: Wire, draft: Draft, target: Session, now: Now) -> None:
-        """The last checks, cheapest first; then it is accepted."""
-        sender, settings = draft.caller.session, self._core.settings.pacing
-        params = draft.params
+        """The last checks; then it is accepted."""
+        sender, params = draft.caller.session, draft.params
         if not sender.running:  # meanwhile, while the store was asked
             raise Refusal("not_running", "Your own session ended. Nothing was sent.", "Register anew.")
         if target is sender:
@@ -187,24 +187,22 @@ class Sending:
                 "Only the user can change that.",
                 detail={"rule": verdict.rule},
             )
+        settings = self._core.settings.pacing
         repeat = sender.pace.find_repeat(target.id, draft.digest, now.mono) if settings.duplicate_window else None
         if repeat is not None:
+            self._brakes.count(sender, target, "duplicate", now)
             self._repeats.refuse_duplicate(wire, draft, target, repeat)
             return
-        if isinstance(verdict, Hold):
-            self._holding.check_room(target, draft.size)
-        else:
-            self._check_queue(target, draft.size)
-        wait = sender.pace.wait_needed(target.id, settings, now.mono)
-        if wait is not None:
-            seconds, which = wait
-            whom = f"to {target.name}" if which == "target" else "in all"
-            raise Refusal(
-                "rate_limited",
-                f"You sent too many messages {whom}. Nothing was sent.",
-                f"Wait {ceil(seconds)} s, and say more in one message.",
-                retry_after_s=ceil(seconds * 10) / 10,  # never too short
-            )
+        draft.cause = self._brakes.find_cause(draft, now)
+        try:
+            if isinstance(verdict, Hold):
+                self._holding.check_room(target, draft.size)
+            else:
+                self._brakes.check_queue(target, draft.size)
+            self._brakes.check(draft, target, now)
+        except Refusal as refusal:
+            self._brakes.count(sender, target, refusal.code, now)
+            raise
         self._accept(draft, target, verdict, now)
 
     def _tell_of_wish(self, draft: Draft, target: Session, now: Now) -> None:
@@ -217,18 +215,6 @@ class Sending:
         nothing = dict.fromkeys(("id", "state", "rule", "expires_at", "bytes", "sha256", "reply"))
         answer = {**nothing, "to": target.target, "notice": notice, "watch": watch}
         self._core.answer(self._core.wires[draft.link], draft.request_id, answer)
-
-    def _check_queue(self, target: Session, size: int) -> None:
-        box = target.box
-        if len(box) < self._core.settings.pacing.queue_per_session:
-            if box.size + size <= limits.QUEUE_BYTES_PER_SESSION:
-                return
-        raise Refusal(
-            "queue_full",
-            f"{target.name} has {len(box)} messages waiting and takes no more. Nothing was sent.",
-            "Wait until it has read some.",
-            detail={"queued": len(box)},
-        )
 
     # -- acceptance ------------------------------------------------------------------------------
 
@@ -243,15 +229,15 @@ class Sending:
         state = "queued" if isinstance(verdict, Admit) else "held"
         row = MessageRow(
             seq, message_id, state, sender.kind, sender.id, sender.name, harness, cwd, target.id, target.name,
-            draft.body, draft.size, draft.digest, params.summary, params.reply_to, draft.thread or message_id, 0,
-            params.mode, params.key, pair_seq, verdict.rule, now.ms, None,
+            draft.body, draft.size, draft.digest, params.summary, params.reply_to, draft.thread or message_id,
+            hop_after(draft.cause), params.mode, params.key, pair_seq, verdict.rule, now.ms, None,
+            cause=draft.cause.message_id if draft.cause is not None else None,
         )  # fmt: skip
         message = message_of(row, sender.origin)
         if not target.running:
             core.save(target)  # pruning may have taken it from the store; with mail it stays
         core.persist(PutMessage(row))
-        sender.pace.spend(target.id)
-        sender.pace.note_sent(target.id, draft.digest, message_id, core.settings.pacing, now.mono)
+        self._brakes.spend(draft, target, message_id, now)
         if draft.pin is not None and own and sender.pins.get(draft.pin) != target.id:
             before = sender.pins.get(draft.pin)
             if before is not None:
@@ -320,9 +306,7 @@ class Sending:
 
     def _mark_read(self, original: Message, now: Now) -> None:
         """A reply is evidence that the original was read, even if its acknowledgement was lost."""
-        original.advance("ack")
-        self._delivery.take_out(original)
-        self._core.persist(MarkMessage(original.seq, original.id, "delivered", now.ms))
+        self._delivery.deliver(original, now, lazy=False)
 
     def _mark_replied(self, original: MessageRow | Message, now: Now) -> None:
         if isinstance(original, Message):
@@ -348,7 +332,7 @@ class Sending:
         sender = self._core.owner_of(row.sender_id or "")
         if sender is None:
             return
-        sender.pace.give_back(row.target_id, row.sha256)
+        self._brakes.give_back(sender, row)
         if sender.pair_seqs.get(row.target_id) == row.pair_seq:
             sender.pair_seqs[row.target_id] -= 1
 

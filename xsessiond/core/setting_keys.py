@@ -129,9 +129,9 @@ def _word(path: str, words: tuple[str, ...], default: str | None, meaning: str, 
     return Key(tuple(path.split(".")), one_of(*words), default, may_be, meaning, words=words, **more)  # type: ignore[arg-type]
 
 
-def _pace(name: str, check: Check, default: float, meaning: str, applies: str = AT_ONCE) -> Key:
+def _pace(name: str, check: Check, default: float, meaning: str) -> Key:
     may_be = "a whole number" if check is count else "a number"
-    return Key(("pacing", name), check, default, may_be, meaning, applies=applies)
+    return Key(("pacing", name), check, default, may_be, meaning)
 
 
 KEYS: tuple[Key, ...] = (
@@ -225,8 +225,13 @@ KEYS: tuple[Key, ...] = (
     _pace("duplicate_window", number, limits.DUPLICATE_WINDOW_S, "Seconds in which the same text is a repeat."),
     _pace("queue_per_session", count, limits.QUEUE_PER_SESSION, "Messages that wait for one receiver."),
     _pace("held_per_session", count, limits.HELD_PER_SESSION, "Messages that are held for one receiver."),
-    _pace("max_hops", count, 16, "How many messages in a row may each cause the next.", NOT_YET),
-    _pace("exchange_per_minute", count, 10, "Messages a minute between two sessions that answer each other.", NOT_YET),
+    _pace("max_hops", count, limits.MAX_HOPS, "How many messages in a row may each cause the next."),
+    _pace(
+        "exchange_per_minute",
+        count,
+        limits.EXCHANGE_PER_MINUTE,
+        "Messages a minute between two sessions, either way, that other messages caused.",
+    ),
     _word(
         "offline.default",
         ("refuse", "queue"),

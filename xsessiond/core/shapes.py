@@ -15,6 +15,7 @@ from xsessiond.core.mailbox import FINAL, Message
 from xsessiond.core.policy import CoreSettings
 from xsessiond.core.records import EventRow, HoldRow, MessageRow, TrustRow
 from xsessiond.core.roster import Session
+from xsessiond.core.suppressed import TurnedAway
 from xsessiond.core.times import format_time, format_time_or_none
 from xsessiond.core.unread import count_stalled, find_unread
 
@@ -41,6 +42,7 @@ class SessionShape(Struct):
     held: int = msgspec.field()
     stalled: int = msgspec.field()
     stuck: bool = msgspec.field()
+    suppressed: int = msgspec.field()
 
 
 def shape_session(session: Session, machine: str, perm_class: str | None = None) -> SessionShape:
@@ -65,6 +67,7 @@ def shape_session(session: Session, machine: str, perm_class: str | None = None)
         held=len(session.box.held),
         stalled=count_stalled(session),
         stuck=bool(find_unread(session)),
+        suppressed=session.turned_away,
     )
 
 
@@ -181,6 +184,18 @@ def shape_hold(message: Message, sender: SessionShape | None, target: SessionSha
     }
 
 
+def shape_suppressed(turned_away: TurnedAway) -> dict[str, object]:
+    """`suppressed` of docs/protocol.md."""
+    return {
+        "from": {"id": turned_away.sender_id, "name": turned_away.sender_name},
+        "to": {"id": turned_away.target_id, "name": turned_away.target_name},
+        "code": turned_away.code,
+        "count": turned_away.count,
+        "first_at": format_time(turned_away.first_ms),
+        "last_at": format_time(turned_away.last_ms),
+    }
+
+
 def shape_config(settings: CoreSettings) -> dict[str, object]:
     """The settings in force, each with where it was written."""
     return {"values": settings.shown, "problems": settings.config_problems, "ok": settings.config_ok}
@@ -275,6 +290,7 @@ def shape_entry(row: MessageRow, events: Sequence[EventRow] = (), *, with_text: 
         "reply_to": row.reply_to,
         "thread": row.thread,
         "hop": row.hop,
+        "cause": row.cause,
         "rule": row.rule,
         "decisions": [shape_step(event.state, event.at, event.rule, event.by) for event in events],
         "text": row.body if with_text else None,

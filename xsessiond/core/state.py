@@ -37,6 +37,7 @@ from xsessiond.core.policy import CoreSettings
 from xsessiond.core.records import Op, PutSession, TrustRow, WatchRow
 from xsessiond.core.roster import Roster, Session
 from xsessiond.core.shapes import SendShape, SessionShape, shape_session
+from xsessiond.core.suppressed import Suppressed
 from xsessiond.core.times import Now
 from xsessiond.core.wire import RequestId
 
@@ -166,6 +167,7 @@ class Core:
         self.human = Session(SessionId("human"), "", identity.user, kind="human")
         self.script = Session(SessionId("script"), "", "script", kind="script")
         self.receipts: dict[str, list[Receipt]] = {}
+        self.suppressed = Suppressed()
         self.next_seq = 1
         self.boot_id = ""
         self.started_mono = 0.0

@@ -28,7 +28,12 @@ class Turns:
         session = wire.session
         if session is None:
             raise attach_first()
-        session.state = "busy" if request.params.phase == "started" else "idle"
+        if request.params.phase == "started":
+            session.causes.begin(request.params.by)
+            session.state = "busy"
+        else:
+            session.causes.end(now.mono)
+            session.state = "idle"
         self._core.stir(session)
         self._core.answer(wire, request.id, {})
         self.worked(session, now)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from xsessiond.core.limits import LOG_BYTES
+from xsessiond.core.limits import CAUSE_KEPT_MS, LOG_BYTES
 from xsessiond.store.contract import (
     CLOCKED_STATES,
     WAITING_STATES,
@@ -169,6 +169,7 @@ class MemoryStore:
                 messages=[row for row in rows if row.state in WAITING_STATES],
                 pins=[self._pins[key] for key in sorted(self._pins)],
                 receipts=list(self._receipts),
+                entered=_find_entered(rows),
                 next_seq=self._find_next_seq(),
                 pair_seqs=sorted((*pair, count) for pair, count in pairs.items() if self._is_pair_known(*pair)),
                 holds=[self._holds[row.seq] for row in rows if row.state in WAITING_STATES and row.seq in self._holds],
@@ -269,3 +270,12 @@ class MemoryStore:
 
 def _end_of(row: MessageRow) -> int:
     return row.sent_at if row.ended_at is None else row.ended_at
+
+
+def _find_entered(rows: Sequence[MessageRow]) -> list[tuple[str, str, int, int]]:
+    since = max((row.delivered_at for row in rows if row.delivered_at is not None), default=0) - CAUSE_KEPT_MS
+    newest = {
+        (row.target_id, row.hop): row for row in rows if row.delivered_at is not None and row.delivered_at > since
+    }
+    found = [(row.target_id, row.delivered_at or 0, row.seq, row.id, row.hop) for row in newest.values()]
+    return [(target_id, message_id, hop, at) for target_id, at, _, message_id, hop in sorted(found)]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import quote
 
-from xsessiond.core.limits import LOG_BYTES
+from xsessiond.core.limits import CAUSE_KEPT_MS, LOG_BYTES
 from xsessiond.store.contract import (
     WAITING_STATES,
     EventRow,
@@ -45,6 +45,11 @@ _SESSIONS: Final = f"SELECT {', '.join(SessionRow.__struct_fields__)} FROM sessi
 _HOLDS: Final = f"""SELECT {", ".join("h." + name for name in HoldRow.__struct_fields__)}
     FROM hold h JOIN message m ON m.seq = h.seq WHERE m.state IN ({WAITING}) ORDER BY h.seq"""  # noqa: S608 - constants
 _RECEIPTS: Final = "SELECT session_id, message_id, state, at, text, wake FROM receipt ORDER BY id"
+# SQLite takes the other columns of a group from the row that has the maximum.
+_ENTERED: Final = f"""SELECT m.target_id, c.id, c.hop, m.delivered_at, max(m.seq)
+    FROM message m CROSS JOIN content c ON c.seq = m.seq
+    WHERE m.delivered_at > (SELECT max(delivered_at) FROM message) - {CAUSE_KEPT_MS}
+    GROUP BY m.target_id, c.hop ORDER BY m.target_id, m.delivered_at, m.seq"""  # noqa: S608 - constants
 _TRUSTS: Final = (
     'SELECT id, sender_id, sender_name, target_id, target_name, scope, "by", at, until FROM trust ORDER BY id'
 )
@@ -75,6 +80,7 @@ def load_snapshot(db: sqlite3.Connection) -> Snapshot:
                 PutPin(*row)
                 for row in db.execute("SELECT sender_id, name, target_id FROM pin ORDER BY sender_id, name")
             ],
+            entered=[row[:4] for row in db.execute(_ENTERED)],
             receipts=[
                 PutReceipt(session_id, message_id, state, at, text, bool(wake))
                 for session_id, message_id, state, at, text, wake in db.execute(_RECEIPTS)

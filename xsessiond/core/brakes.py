@@ -1,0 +1,173 @@
+"""The limits that a message must pass besides the receiver's rules, and who hears of it when one stops something.
+
+In this order: room for it at its receiver, hops, exchange, buckets. The text that was sent a moment ago is `repeats`.
+
+Laws: what is refused costs its sender nothing; every refusal is counted where the receiver's human sees it. What was
+caused by messages and is stopped is told once, to both sides and the human, for as long as it goes on. Mail to the
+human causes no mail, so neither hops nor exchange stop it. Refuses to know: the receiver's rules, how a text is stored.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from math import ceil, inf
+
+from xsessiond.core import limits
+from xsessiond.core.causality import Cause, choose_cause, hop_after
+from xsessiond.core.draft import Draft
+from xsessiond.core.effects import Notify
+from xsessiond.core.errors import Refusal
+from xsessiond.core.exchanges import Exchanges
+from xsessiond.core.mailbox import Message
+from xsessiond.core.receipts import Receipts
+from xsessiond.core.records import MessageRow
+from xsessiond.core.roster import Session
+from xsessiond.core.shapes import shape_suppressed
+from xsessiond.core.state import Core
+from xsessiond.core.times import Now
+
+TOLD_AGAIN_S = 600.0
+"""What was stopped is told again if it was quiet for so long, as something new."""
+TOLD_KEPT = 1000
+"""What was told, as far as it is remembered."""
+
+
+class Brakes:
+    """The part of the broker that stops what would not end by itself."""
+
+    __slots__ = ("_core", "_exchanges", "_receipts", "_told")
+
+    def __init__(self, core: Core, receipts: Receipts) -> None:
+        self._core, self._receipts = core, receipts
+        self._exchanges = Exchanges()
+        self._told: OrderedDict[tuple[str, ...], float] = OrderedDict()
+
+    # -- causes ------------------------------------------------------------------------------
+
+    def find_cause(self, draft: Draft, now: Now) -> Cause | None:
+        """What the sender of a draft acts on: what it answers counts too, unless its human bids it."""
+        caller = draft.caller
+        if caller.kind == "human":
+            return None
+        known = choose_cause(session.causes.find(now.mono) for session in (caller.among or (caller.session,)))
+        original = draft.original
+        if original is None or caller.session.causes.by_human:
+            return known
+        row = original.row if isinstance(original, Message) else original
+        return choose_cause((Cause(row.id, row.hop, inf), known))
+
+    # -- checks ------------------------------------------------------------------------------
+
+    def check(self, draft: Draft, target: Session, now: Now) -> None:
+        """Whether the message may go, as far as its number and its cause say. Raises Refusal: hop_limit,
+        exchange_limit, rate_limited."""
+        settings = self._core.settings.pacing
+        if draft.cause is not None and target.kind == "session":
+            self._check_hops(draft, draft.cause, target, now)
+            self._check_exchange(draft, draft.cause, target, now)
+        wait = draft.caller.session.pace.wait_needed(target.id, settings, now.mono)
+        if wait is not None:
+            seconds, which = wait
+            whom = f"to {target.name}" if which == "target" else "in all"
+            raise Refusal(
+                "rate_limited",
+                f"You sent too many messages {whom}. Nothing was sent.",
+                f"Wait {ceil(seconds)} s, and say more in one message.",
+                retry_after_s=_as_told(seconds),
+            )
+
+    def check_queue(self, target: Session, size: int) -> None:
+        """Whether one more of so many bytes may wait for this receiver. Raises Refusal: queue_full."""
+        box = target.box
+        if len(box) < self._core.settings.pacing.queue_per_session:
+            if box.size + size <= limits.QUEUE_BYTES_PER_SESSION:
+                return
+        raise Refusal(
+            "queue_full",
+            f"{target.name} has {len(box)} messages waiting and takes no more. Nothing was sent.",
+            "Wait until it has read some.",
+            detail={"queued": len(box)},
+        )
+
+    def _check_hops(self, draft: Draft, cause: Cause, target: Session, now: Now) -> None:
+        most = self._core.settings.pacing.max_hops
+        if cause.hop < most:
+            return
+        sender = draft.caller.session
+        row = f"{most} messages in a row that were each caused by another"
+        if self._is_news(now, "hop_limit", sender.id, target.id):
+            self._tell(target, f"{sender.name} wrote to you again after {row}. That was stopped: it ends here.", now)
+        if self._is_news(now, "hop_limit", sender.id):
+            self._tell_human(f"{sender.name} was stopped after {row}; the next was for {target.name}.", sender, now)
+        raise Refusal(
+            "hop_limit",
+            f"It comes after {row}, with no word of a human between. Nothing was sent.",
+            "End it here and tell your user, whose next prompt begins anew. Do not send it again.",
+            retry_after_s=None if cause.until == inf else _as_told(cause.until - now.mono),
+            detail={"hop": hop_after(cause), "max_hops": most, "cause": cause.message_id},
+        )
+
+    def _check_exchange(self, draft: Draft, cause: Cause, target: Session, now: Now) -> None:
+        most = self._core.settings.pacing.exchange_per_minute
+        sender = draft.caller.session
+        wait = self._exchanges.wait_needed(sender.id, target.id, most, now.mono)
+        if wait is None:
+            return
+        many = f"more than {most} messages in a minute that others caused"
+        if self._is_news(now, "exchange_limit", *sorted((sender.id, target.id))):
+            self._tell(target, f"{sender.name} and you sent each other {many}. That was stopped: it ends here.", now)
+            self._tell_human(f"{sender.name} and {target.name} sent each other {many}: stopped.", sender, now)
+        raise Refusal(
+            "exchange_limit",
+            f"You and {target.name} sent each other {many}. Nothing was sent.",
+            f"End it here. If there is real news, wait {ceil(wait)} s and say all of it in one message.",
+            retry_after_s=_as_told(wait),
+            detail={"exchange_per_minute": most, "cause": cause.message_id},
+        )
+
+    # -- telling ------------------------------------------------------------------------------
+
+    def _is_news(self, now: Now, *what: str) -> bool:
+        """Whether this is told now: not while it goes on."""
+        told = self._told
+        known = told.get(what)
+        told[what] = now.mono + TOLD_AGAIN_S
+        told.move_to_end(what)
+        if len(told) > TOLD_KEPT:
+            told.popitem(last=False)
+        return known is None or known <= now.mono
+
+    def _tell(self, target: Session, text: str, now: Now) -> None:
+        self._receipts.tell(target.id, "", "stopped", text, now)
+
+    def _tell_human(self, text: str, sender: Session, now: Now) -> None:
+        self._core.warn(text)
+        self._core.out.append(Notify("Sessions were stopped", text))
+        self._core.log("warning", "sessions were stopped", sender=sender.id)
+
+    def count(self, sender: Session, target: Session, code: str, now: Now) -> None:
+        """A message was one too many, for this reason. How many were is the human's to see."""
+        target.turned_away += 1
+        row = self._core.suppressed.note((sender.id, sender.name), (target.id, target.name), code, now.ms)
+        if self._is_news(now, code, "counted", sender.id, target.id):
+            self._core.tell_followers("suppressed", shape_suppressed(row))
+
+    # -- what went ------------------------------------------------------------------------------
+
+    def spend(self, draft: Draft, target: Session, message_id: str, now: Now) -> None:
+        """The message went."""
+        sender = draft.caller.session
+        sender.pace.spend(target.id)
+        sender.pace.note_sent(target.id, draft.digest, message_id, self._core.settings.pacing, now.mono)
+        if draft.cause is not None:
+            self._exchanges.note(sender.id, target.id, now.mono)
+
+    def give_back(self, sender: Session, row: MessageRow) -> None:
+        """The message was not stored after all."""
+        sender.pace.give_back(row.target_id, row.sha256)
+        if row.cause is not None:
+            self._exchanges.give_back(sender.id, row.target_id)
+
+
+def _as_told(seconds: float) -> float:
+    return ceil(seconds * 10) / 10  # never too short
