@@ -17,6 +17,10 @@ def run(words: "Sequence[str]") -> int:
         from xsessionctl.shim import mcp
 
         return mcp.main()
+    if list(words) == ["bridge", "opencode"]:
+        from xsessionctl.shim import bridge
+
+        return bridge.main()
     from xsessionctl import fast
 
     try:

@@ -48,6 +48,7 @@ VERBS = {
     "completion": "Completion for your shell, with live names.",
     "run": "A harness that nothing but typing can wake.",
     "mcp": "The MCP server that a harness starts.",
+    "bridge": "What the plugin of a harness starts.",
 }
 """Every verb with its line in the overview, in the order of the overview."""
 OF_VERBS = {"--json": "--json", "--color": "--color never", "--timeout": "--timeout 5"}

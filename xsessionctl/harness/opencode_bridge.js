@@ -93,6 +93,13 @@ export class Bridge {
     if (this.#up) this.#write({ jsonrpc: "2.0", method, params })
   }
 
+  /** The answer to this request is not wanted any more: it rejects. */
+  cancel(id) {
+    this.notify("cancel", { id })
+    this.#pending.get(id)?.reject(new Error("it was cancelled"))
+    this.#pending.delete(id)
+  }
+
   #write(frame) {
     this.#child?.stdin.write(JSON.stringify(frame) + "\n")
   }

@@ -54,7 +54,7 @@ class House {
     if (method !== "post") throw new Error(`no method ${method}`)
     const session = this.sessions.get(params.session)
     if (!session?.open) throw new Error("the session is closed")
-    return this.#post(session, params.text ?? "", id)
+    return this.#post(session, params.text ?? "", params.quiet === true, id)
   }
 
   // -- what happens in sessions ---------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ class House {
     this.bridge.notify("stepped", { session: session.id, parent: info.parentID })
   }
 
-  async #post(session, text, id) {
+  async #post(session, text, quiet, id) {
     const { client } = session.instance
     const info = await readSession(session.instance, session.id)
     if (!info) throw new Error("opencode does not know the session any more")
@@ -146,6 +146,7 @@ class House {
     session.posts.set(text, id)
     if (session.posts.size > POSTS_MOST) session.posts.delete(session.posts.keys().next().value)
     const body = { ...manner(info, session.last, session.busy), parts: text ? [{ type: "text", text }] : [] }
+    if (quiet) body.noReply = true // the turn that runs reads it; none is started for it
     const prompt = within(client.session.promptAsync({ path: { id: session.id }, body }), PROMPT_MS)
     const answer = await prompt.catch((error) => ({ error }))
     if (answer?.error === undefined) return {}
@@ -164,7 +165,7 @@ class House {
       })
       const subagent = root?.id !== context.sessionID
       const answer = this.bridge.request("call", { session: root?.id, tool, arguments: args, subagent })
-      const cancel = () => this.bridge.notify("cancel", { id: answer.id })
+      const cancel = () => this.bridge.cancel(answer.id)
       context.abort?.addEventListener("abort", cancel, { once: true })
       try {
         return (await answer).text

@@ -23,13 +23,24 @@ from xsessiond.core.errors import Refusal
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import Protocol
 
     from xsessionctl.shim.broker_link import BrokerLink
     from xsessionctl.shim.courier import Courier
     from xsessionctl.shim.identity import Identity
     from xsessionctl.shim.mail import Mailbag
     from xsessionctl.shim.outlet import Entry, Outlet
-    from xsessionctl.shim.protocol import Call, Protocol
+    from xsessionctl.shim.protocol import Call
+
+    class Answers(Protocol):
+        """What calls came through: `xsessionctl.shim.protocol`, or what stands for it."""
+
+        def finish(self, call: Call, result: dict[str, object]) -> bytes | None:
+            """The line to write once a call has its result, if there is one to write now."""
+
+        def forget(self, call: Call) -> None:
+            """The call is over."""
+
 
 _METHODS = {
     "list_agents": "list",
@@ -75,7 +86,7 @@ class Calls:
         identity: Identity,
         link: BrokerLink,
         outlet: Outlet,
-        protocol: Protocol,
+        protocol: Answers,
         mailbag: Mailbag,
         courier: Courier,
     ) -> None:
@@ -209,7 +220,7 @@ class Calls:
 
     def _fetch_mail(self, item: _Running) -> None:
         """What waits for this session comes along with the result."""
-        if self._link.state != "up":
+        if self._link.state != "up" or item.call.aside:
             self._show(item, Batch())
             return
 
@@ -245,9 +256,11 @@ class Calls:
     def _show(self, item: _Running, batch: Batch) -> None:
         self._release(batch.surplus)
         self._courier.acknowledge(batch.stale)
-        news = [*self._link.notices, *self._stash, *batch.news]
-        self._link.notices.clear()
-        self._stash.clear()
+        news = list(batch.news)
+        if not item.call.aside:
+            news[:0] = [*self._link.notices, *self._stash]
+            self._link.notices.clear()
+            self._stash.clear()
         more, ids = list(batch.envelopes), list(batch.ids)
         if item.reply is not None:
             more.insert(0, str(item.reply["envelope"]))

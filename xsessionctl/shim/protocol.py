@@ -52,9 +52,10 @@ class Reply:
 
 
 class Call:
-    """A tool call. `arguments` and `meta` are as they came, `revision` is the one to answer in."""
+    """A tool call. `arguments` and `meta` are as they came, `revision` is the one to answer in. `aside`: another model
+    than the session's own gets its result."""
 
-    __slots__ = ("arguments", "batch", "cancelled", "id", "meta", "revision", "tool")
+    __slots__ = ("arguments", "aside", "batch", "cancelled", "id", "meta", "revision", "tool")
 
     def __init__(
         self,
@@ -67,7 +68,7 @@ class Call:
     ) -> None:
         self.id, self.tool, self.arguments = request_id, tool, arguments
         self.meta, self.revision, self.batch = meta, revision, batch
-        self.cancelled = False
+        self.cancelled = self.aside = False
 
 
 class Cancel:

@@ -35,7 +35,7 @@ function runBridge(log) {
       else if (wish.hang) return
       else if (wish.post !== undefined) {
         calling = frame.id
-        write({ id: 77, method: "post", params: { session: wish.session ?? frame.params.session, text: wish.post } })
+        write({ id: 77, method: "post", params: { session: wish.session ?? frame.params.session, text: wish.post, quiet: wish.quiet } })
       } else write({ id: frame.id, result: { text: "SENT " + (wish.long ? "x".repeat(wish.long) : ""), isError: false } })
     } else if (frame.id === 77) {
       const outcome = frame.error ? `${frame.error.data.code}: ${frame.error.message}` : "posted"
@@ -153,6 +153,14 @@ const CASES = {
     assert.equal((await frame("prompted")).by, "mail")
   },
 
+  async "a quiet text starts no turn"() {
+    const client = makeClient({ ses_a: {} })
+    const hooks = await load(client)
+    await hooks.event(created("ses_a"))
+    assert.equal(await call(hooks, { post: "hm", quiet: true }), "posted")
+    assert.deepEqual(client.prompts[0].body, { noReply: true, parts: [{ type: "text", text: "hm" }] })
+  },
+
   async "what opencode prompts by itself is no human's"() {
     const hooks = await load(makeClient({ ses_a: {} }))
     const [input, output] = user("ses_a", "msg_1", "Background task completed")
@@ -234,7 +242,7 @@ const CASES = {
     await frame("call")
     abort.abort()
     assert.deepEqual(await frame("cancel"), { id: lines().find((line) => line.method === "call").id })
-    pending.catch(() => {})
+    assert.match(await pending, /cancelled/)
   },
 
   async "a bridge that dies is started again and told everything"() {
