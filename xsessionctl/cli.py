@@ -46,7 +46,7 @@ VERBS = {
     "paths": "Where every file and socket is, and why there.",
     "demo": "See it work: sessions meet, write and answer, and you decide.",
     "completion": "Completion for your shell, with live names.",
-    "run": "A harness that nothing but typing can wake.",
+    "run": "Run a harness that nothing but typing can wake.",
     "mcp": "The MCP server that a harness starts.",
     "bridge": "What the plugin of a harness starts.",
 }
