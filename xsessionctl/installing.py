@@ -16,9 +16,9 @@ from xsessionctl.harness.finding import (
     Found,
     describe,
     find_command,
+    find_data,
     find_ephemeral,
     find_home,
-    find_hook,
     find_program,
     settings_for,
 )
@@ -76,7 +76,7 @@ def find_jobs(names: Sequence[str], *, everywhere: bool = False) -> list[Job]:
         )
     environ = dict(os.environ)
     home = find_home(environ)
-    site = Site(home, environ, find_command(environ), find_hook(), settings_for(environ))
+    site = Site(home, environ, find_command(environ), find_data(), settings_for(environ))
     jobs = []
     for name in dict.fromkeys(names or HARNESSES):
         harness = HARNESSES[name]
@@ -93,6 +93,8 @@ def look(names: Sequence[str]) -> list[Job]:
         try:
             job.faults = find_faults(job.harness, job.site)
             job.notes += find_switches(job.harness, job.site)
+            if job.found.path is not None and job.state != "missing":
+                job.notes += job.harness.inspect(job.site, job.found.path)
         except ClientError as problem:
             job.problem = problem
         _note_version(job)

@@ -9,10 +9,12 @@ know: what any of them wants.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from xsessionctl.harness.entries import Entry, Format, value_at
+from xsessionctl.harness.entries import Entry, Format
+from xsessionctl.harness.trees import value_at
 
 Version = tuple[int, ...]
 
@@ -22,16 +24,22 @@ class Site:
     """Where and for whom something is installed.
 
     home: the user's. environ: the environment, from which a harness takes where its files are. command: the absolute
-    path of `xsessionctl`. hook: that of our hook program. settings: variables for every program of ours that the
-    harness starts. version: the harness's; None if it is not known.
+    path of `xsessionctl`. data: that of the folder with our hook program and plugin. settings: variables for every
+    program of ours that the harness starts. version: the harness's; None if it is not known.
     """
 
     home: str
     environ: Mapping[str, str]
     command: str
-    hook: str
+    data: str
     settings: Mapping[str, str] = field(default_factory=dict)
     version: Version | None = None
+
+    def hook(self, harness: str, event: str) -> str:
+        """The shell's words for our hook program. Without a word of its own for the shell it would need the right to be
+        executed, which not every installer gives."""
+        variables = "".join(f"{name}={shlex.quote(value)} " for name, value in self.settings.items())
+        return f"{variables}/bin/sh {shlex.quote(f'{self.data}/hook.sh')} {harness} {event}"
 
     def folder(self, variable: str, default: str) -> str:
         """What an absolute path in `variable` says, else `default` below the home directory."""
@@ -43,24 +51,13 @@ class Site:
 class Part:
     """One file, and what should stand in it.
 
-    strict: the harness itself reads no comments and no trailing commas there. lock: a directory that exists while the
-    harness, too, writes the file; empty where it has none.
+    lock: a directory that exists while the harness, too, writes the file; empty where it has none.
     """
 
     path: str
     form: Format
     entries: Sequence[Entry]
-    strict: bool = False
     lock: str = ""
-
-
-@dataclass(frozen=True)
-class PlainFile:
-    """A whole file of ours in a folder of the harness. mark: what only a file of ours has in it."""
-
-    path: str
-    text: str
-    mark: str
 
 
 @dataclass(frozen=True)
@@ -80,8 +77,9 @@ class Harness:
     name: as in the settings and in `list`. title: its own name. program: what is started. programs: where else that
     may be, below the home directory, when it is not in PATH. tested: the oldest and the newest version that the tests
     ran with. class_source: where the permission class comes from; class_told: whether the harness tells it. resume: the
-    command that goes on with a conversation. parts: what should be where. left: files of other layouts in which entries
-    of ours may be left. advice: what the user has to do, by what is found in the files.
+    command that goes on with a conversation. parts: what should be where. advice: what the user has to do besides.
+    switched_off: what they have switched off that we need, by what their files say. inspect: what the harness itself
+    says of ours, asked through its program; the last three as sentences.
     """
 
     name: str
@@ -93,9 +91,10 @@ class Harness:
     class_source: str
     class_told: bool
     resume: tuple[str, ...]
-    parts: Callable[[Site], Sequence[Part | PlainFile]]
+    parts: Callable[[Site], Sequence[Part]]
     advice: Callable[[Site], Sequence[str]] = lambda site: ()
     switched_off: Callable[[Mapping[str, object]], Sequence[str]] = lambda trees: ()
+    inspect: Callable[[Site, str], Sequence[str]] = lambda site, program: ()
 
     def in_tested_range(self, version: Version) -> bool:
         """Whether the tests ran with this version, or with older and newer ones."""

@@ -4,19 +4,19 @@ From version 2.1.118 a hook may be a tool call to a running MCP server, which st
 is no such call: the server is not there yet. Which events, and what is told of each, is the shim's business
 (`shim.dialects`).
 
-Sources: https://code.claude.com/docs/en/hooks, /settings, /mcp; where the user's servers are kept, and the lock beside
-that file, were seen in 2.1.332. Timeouts are in seconds.
+Sources: https://code.claude.com/docs/en/hooks, /settings, /mcp; where the user's servers are kept, the lock beside that
+file, and that no comment is read in either were seen in 2.1.332. Timeouts are in seconds.
 """
 
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Mapping
 
-from xsessionctl.harness import json_edit
-from xsessionctl.harness.base import Doors, Harness, Part, Site, is_on
+from xsessionctl.harness.base import Doors, Harness, Part, Site, Version, is_on
 from xsessionctl.harness.entries import SERVER, Hooks, Server
+from xsessionctl.harness.json_edit import Json
+from xsessionctl.harness.tool_hooks import command_hook, tool_hook
 from xsessionctl.shim.dialects import CLAUDE
 
 TOOL_HOOKS_FROM = (2, 1, 118)
@@ -32,7 +32,7 @@ HOOK_S = 5
 WAIT_S = 24 * 3600
 """How long a hook waits in the background for something to wake its session with."""
 WAITING = ("SessionStart", "Stop")
-"""Events at which one begins to wait, where there is no inbox."""
+"""Events at which one begins to wait, where there is no inbox; it tells of the event too."""
 
 
 def _parts(site: Site) -> list[Part]:
@@ -43,41 +43,28 @@ def _parts(site: Site) -> list[Part]:
     env = {**site.settings, "XSESSIOND_HOOKS": "1"}
     server = {"type": "stdio", "command": site.command, "args": ["mcp"], "env": env, "alwaysLoad": True}
     return [
-        Part(state, json_edit, [Server(("mcpServers", SERVER), server)], strict=True, lock=f"{state}.lock"),
-        Part(f"{folder}/settings.json", json_edit, [Hooks(_hooks(site))], strict=True),
+        Part(state, Json(), [Server(("mcpServers", SERVER), server)], lock=f"{state}.lock"),
+        Part(f"{folder}/settings.json", Json(), [Hooks(_hooks(site))]),
     ]
 
 
-def _hooks(site: Site) -> dict[str, dict[str, object]]:
-    def covers(version: tuple[int, ...]) -> bool:
+def _hooks(site: Site) -> dict[str, list[dict[str, object]]]:
+    def has(version: Version) -> bool:
         return site.version is None or site.version >= version
 
-    groups: dict[str, dict[str, object]] = {}
+    def command(event: str) -> str:
+        return site.hook("claude", event)
+
+    groups = {"SessionStart": [command_hook(command("SessionStart"), timeout=HOOK_S)]}
     for event, fields in CLAUDE.inputs.items():
-        if not covers(ALL_EVENTS_FROM) and event not in BASIC_EVENTS:
-            continue
-        told = {field: f"${{{field}}}" for field in ("hook_event_name", "session_id", *fields)}
-        handler: dict[str, object] = {"type": "mcp_tool", "server": SERVER, "tool": "hook", "input": told}
-        if not covers(TOOL_HOOKS_FROM):
-            handler = {"type": "command", "command": hook_command(site, "claude", event)}
-        groups[event] = _group({**handler, "timeout": HOOK_S})
-    command = hook_command(site, "claude", "SessionStart")
-    groups["SessionStart"] = _group({"type": "command", "command": command, "timeout": HOOK_S})
-    if not covers(INBOX_FROM):
+        if has(ALL_EVENTS_FROM) or event in BASIC_EVENTS:
+            by_tool = has(TOOL_HOOKS_FROM)
+            hook = tool_hook(fields, timeout=HOOK_S) if by_tool else command_hook(command(event), timeout=HOOK_S)
+            groups[event] = [hook]
+    if not has(INBOX_FROM):
         for event in WAITING:
-            command = f"{hook_command(site, 'claude', event)} wait"
-            groups[event] = _group({"type": "command", "command": command, "asyncRewake": True, "timeout": WAIT_S})
+            groups[event] = [command_hook(f"{command(event)} wait", timeout=WAIT_S, asyncRewake=True)]
     return groups
-
-
-def _group(handler: Mapping[str, object]) -> dict[str, object]:
-    return {"matcher": "", "hooks": [dict(handler)]}
-
-
-def hook_command(site: Site, harness: str, event: str) -> str:
-    """The shell's words for our hook program."""
-    variables = "".join(f"{name}={shlex.quote(value)} " for name, value in site.settings.items())
-    return f"{variables}/bin/sh {shlex.quote(site.hook)} {harness} {event}"
 
 
 def _switched_off(trees: Mapping[str, object]) -> list[str]:
@@ -91,10 +78,10 @@ HARNESS = Harness(
     programs=(".claude/local",),
     tested=((2, 1, 332), (2, 1, 332)),
     doors=Doors(
-        wake="the session's own inbox (from 2.1.224); before, a waiting hook that Claude Code starts a turn for",
-        mid_turn="the inbox, between two tool calls; before, what is added to a tool's result (PostToolUse)",
+        wake="the session's own inbox (from 2.1.224); before, a hook that waits in the background (`asyncRewake`)",
+        mid_turn="the inbox, between two tool calls; without it, what is added to a tool's result (PostToolUse)",
         own_turn="UserPromptSubmit, Stop",
-        evidence="UserPromptSubmit shows a prompt with the message's id; the next hook of the session",
+        evidence="UserPromptSubmit shows a prompt with the message's id; else the next hook of the session",
     ),
     class_source="`permission_mode` of each hook, from the first prompt on",
     class_told=True,

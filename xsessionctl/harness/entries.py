@@ -11,17 +11,20 @@ harnesses, how a text is changed.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from xsessionctl.harness.json_spans import BadText, Path
+from xsessionctl.harness.json_spans import BadText
+from xsessionctl.harness.trees import Path, value_at
 
 SERVER = "xsession"
 """What our MCP server is called in every harness. Its tools are called after it."""
 PROGRAM = "xsessionctl"
 HOOK_PROGRAM = "harness/hook.sh"
+ESSENTIAL = frozenset(("type", "command", "args", "asyncRewake", "server", "tool", "input"))
+"""What makes a hook do what it should. All else of it is its user's to change."""
 
 Value = Mapping[str, object]
 
@@ -86,23 +89,65 @@ class Server:
 
 
 @dataclass(frozen=True)
+class Element:
+    """An element of ours in the list at `path`, which others have theirs in. is_ours tells which those are."""
+
+    path: Path
+    value: object
+    title: str
+    is_ours: Callable[[object], bool]
+
+    def ways(self) -> list[Path]:
+        """The list, and the objects that it stands in."""
+        return [self.path[:depth] for depth in range(1, len(self.path) + 1)]
+
+    def find_fault(self, tree: object) -> str | None:
+        """What is wrong, None if it is as wanted: `missing`, or `outdated`."""
+        found = self._ours(tree)
+        if not found:
+            return "missing"
+        return None if [one for _, one in found] == [self.value] else "outdated"
+
+    def put(self, form: Format, text: str) -> str:
+        """The text with it, once."""
+        if self.find_fault(form.parse(text)) is None:
+            return text
+        return form.append(self.remove(form, text), self.path, self.value)
+
+    def remove(self, form: Format, text: str) -> str:
+        """The text without any of ours."""
+        for number, _ in reversed(self._ours(form.parse(text))):
+            text = form.remove(text, (*self.path, number))
+        return text
+
+    def _ours(self, tree: object) -> list[tuple[int, object]]:
+        found = value_at(tree, self.path)
+        return [pair for pair in enumerate(found if isinstance(found, list) else ()) if self.is_ours(pair[1])]
+
+
+class Handler(NamedTuple):
+    """A hook of ours in a file: in which group of its event it is, where in that, and what it says."""
+
+    group: int
+    place: int
+    value: Value
+
+
+@dataclass(frozen=True)
 class Hooks:
     """Our hooks, in the lists that `table` has by event, as Claude Code has them: `{event: [{matcher, hooks: […]}]}`.
 
-    groups: what to add for each event, with one handler of ours each. essential: what of a handler must be as it is
-    here.
+    groups: what should be there for each event, with one handler of ours in each group. Of a handler, only what is in
+    ESSENTIAL has to be as it is here.
     """
 
-    groups: Mapping[str, Value]
+    groups: Mapping[str, Sequence[Value]]
     table: str = "hooks"
-    essential: frozenset[str] = field(
-        default=frozenset(("type", "command", "args", "asyncRewake", "server", "tool", "input"))
-    )
 
     @property
     def title(self) -> str:
         """For people."""
-        return f"{len(self.groups)} hooks"
+        return "hooks"
 
     def ways(self) -> list[Path]:
         """The object and the lists that they stand in."""
@@ -110,29 +155,25 @@ class Hooks:
 
     def find_fault(self, tree: object) -> str | None:
         """What is wrong, None if they are as wanted: `missing`, or `outdated`."""
-        ours = {event: [handler for _, _, handler in found] for event, found in self._ours(tree).items()}
-        if not ours:
+        ours = self._ours(tree)
+        if not ours and self.groups:
             return "missing"
-        if ours.keys() != self.groups.keys():
-            return "outdated"
-        return "outdated" if any(not self._fits(event, handlers) for event, handlers in ours.items()) else None
+        events = ours.keys() | self.groups.keys()
+        return "outdated" if any(any(self._compare(event, ours.get(event, []))) for event in events) else None
 
     def put(self, form: Format, text: str) -> str:
-        """The text with them, each once. Ours that are not wanted any more go."""
-        for event, found in self._ours(form.parse(text)).items():
-            if event not in self.groups:
-                text = self._take(form, text, event, found)
-                continue
-            number, place, handler = found[0]
-            text = self._take(form, text, event, found[1:])
-            if not self._fits(event, [handler]):
-                kept = {key: value for key, value in handler.items() if key not in self.essential}
-                path = (self.table, event, number, "hooks", place)
-                text = form.put(text, path, {**_handler_of(self.groups[event]), **kept})
-        present = self._ours(form.parse(text))
-        for event, group in self.groups.items():
-            if event not in present:
-                text = form.append(text, (self.table, event), group)
+        """The text with them, each once. Ours that are not wanted any more go; what their user had added to one goes
+        over to the one that comes in its place."""
+        ours = self._ours(form.parse(text))
+        for event in [*self.groups, *(ours.keys() - self.groups.keys())]:
+            wrong, missing = self._compare(event, ours.get(event, []))
+            text = self._take(form, text, event, wrong)
+            for number, group in enumerate(missing):
+                handler = _handler_of(group)
+                if number < len(wrong):
+                    kept = {key: one for key, one in wrong[number].value.items() if key not in ESSENTIAL}
+                    handler = {**handler, **kept}
+                text = form.append(text, (self.table, event), {**group, "hooks": [handler]})
         return text
 
     def remove(self, form: Format, text: str) -> str:
@@ -141,35 +182,41 @@ class Hooks:
             text = self._take(form, text, event, found)
         return text
 
-    def _take(self, form: Format, text: str, event: str, found: list[tuple[int, int, Value]]) -> str:
+    def _take(self, form: Format, text: str, event: str, found: Sequence[Handler]) -> str:
         """Without these handlers, and without a group that has none left. Backwards, so that the numbers hold."""
-        for number, place, _ in reversed(found):
-            path = (self.table, event, number)
+        for group, place, _ in reversed(found):
+            path = (self.table, event, group)
             handlers = value_at(form.parse(text), (*path, "hooks"))
             alone = isinstance(handlers, list) and len(handlers) == 1
             text = form.remove(text, path if alone else (*path, "hooks", place))
         return text
 
-    def _fits(self, event: str, handlers: list[Value]) -> bool:
-        wanted = _handler_of(self.groups[event])
-        return len(handlers) == 1 and all(
-            handlers[0].get(key) == wanted.get(key) for key in self.essential if key in wanted or key in handlers[0]
-        )
+    def _compare(self, event: str, found: Sequence[Handler]) -> tuple[list[Handler], list[Value]]:
+        """Which of ours are not wanted so, or not again; and which groups are wanted and not there."""
+        missing = list(self.groups.get(event, ()))
+        wrong = []
+        for one in found:
+            fits = [group for group in missing if _essence(_handler_of(group)) == _essence(one.value)]
+            if fits:
+                missing.remove(fits[0])
+            else:
+                wrong.append(one)
+        return wrong, missing
 
-    def _ours(self, tree: object) -> dict[str, list[tuple[int, int, Value]]]:
-        """By event, where handlers of ours are: the group's number, the handler's in it, the handler."""
+    def _ours(self, tree: object) -> dict[str, list[Handler]]:
+        """Those that are there, by event."""
         table = value_at(tree, (self.table,))
-        found: dict[str, list[tuple[int, int, Value]]] = {}
+        found: dict[str, list[Handler]] = {}
         for event, groups in table.items() if isinstance(table, dict) else ():
             for number, group in enumerate(groups if isinstance(groups, list) else ()):
                 handlers = group.get("hooks") if isinstance(group, dict) else None
                 for place, handler in enumerate(handlers if isinstance(handlers, list) else ()):
                     if is_our_hook(handler):
-                        found.setdefault(event, []).append((number, place, handler))
+                        found.setdefault(event, []).append(Handler(number, place, handler))
         return found
 
 
-Entry = Server | Hooks
+Entry = Server | Element | Hooks
 
 
 def is_our_server(value: object) -> bool:
@@ -203,24 +250,16 @@ def _runs(words: Sequence[object], program: str, verb: str) -> bool:
     return any(first.rpartition("/")[2] == program and second == verb for first, second in pairwise(texts))
 
 
-def value_at(tree: object, path: Path) -> object:
-    """What stands there, None where nothing does."""
-    for name in path:
-        if isinstance(tree, dict):
-            tree = tree.get(name)
-        elif isinstance(tree, list) and isinstance(name, int) and name < len(tree):
-            tree = tree[name]
-        else:
-            return None
-    return tree
-
-
 def _handler_of(group: Value) -> Value:
     handlers = group["hooks"]
     assert isinstance(handlers, list)
     handler = handlers[0]
     assert isinstance(handler, dict)
     return handler
+
+
+def _essence(handler: Value) -> Value:
+    return {key: one for key, one in handler.items() if key in ESSENTIAL}
 
 
 def _differences(found: object, wanted: Value) -> list[tuple[Path, object]]:

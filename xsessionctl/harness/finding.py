@@ -11,15 +11,15 @@ import os
 import pwd
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from xsessionctl.client import ClientError
+from xsessionctl.harness.asking import run_program
 from xsessionctl.harness.base import Harness, Site, Version
-from xsessionctl.harness.entries import HOOK_PROGRAM, PROGRAM
+from xsessionctl.harness.entries import PROGRAM
 from xsessionctl.lifecycle import KEPT_OF_OURS
 
 VERSION_S = 15.0
@@ -50,24 +50,16 @@ def find_program(harness: Harness, site: Site) -> Found:
 
 def ask_version(path: str, site: Site) -> Version | None:
     """What a program says its version is."""
-    # a program that is a script looks for its interpreter beside itself
-    search = os.pathsep.join([site.environ.get("PATH", os.defpath), os.path.dirname(path)])
-    try:
-        done = subprocess.run(
-            [path, "--version"],
-            env={**site.environ, "HOME": site.home, "PATH": search},
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=VERSION_S,
-            start_new_session=True,
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    found = _VERSION.search(done.stdout.decode("utf-8", "replace"))
+    said = run_program([path, "--version"], environ_for(path, site), VERSION_S)
+    found = _VERSION.search(said or "")
     return None if found is None else tuple(map(int, found.groups()))
+
+
+def environ_for(path: str, site: Site) -> dict[str, str]:
+    """The environment to start a harness's program in. One that is a script looks for its interpreter, which may lie
+    beside it."""
+    search = os.pathsep.join([site.environ.get("PATH", os.defpath), os.path.dirname(path)])
+    return {**site.environ, "HOME": site.home, "PATH": search}
 
 
 def describe(version: Version | None) -> str:
@@ -105,9 +97,9 @@ def find_home(environ: Mapping[str, str]) -> str:
         raise ClientError("bad_config", "It is not known where your home directory is.", "Set HOME.") from None
 
 
-def find_hook() -> str:
-    """The absolute path of our hook program."""
-    return os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), HOOK_PROGRAM)
+def find_data() -> str:
+    """The absolute path of the folder with our hook program and plugin."""
+    return os.path.dirname(os.path.abspath(__file__))
 
 
 def find_ephemeral(path: str) -> str | None:

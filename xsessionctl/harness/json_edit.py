@@ -10,15 +10,52 @@ what the values mean.
 
 from __future__ import annotations
 
-import copy
 import json
+import os
 import re
 
-from xsessionctl.harness.json_spans import BadText, Child, Path, Spans
+from xsessionctl.harness.json_spans import BadText, Child, Spans
+from xsessionctl.harness.trees import Path, with_value, without
 
 _SPACE = " \t\r\n"
 _SAME_LINE = re.compile(r"(?:[ \t]*(?:/\*.*?\*/|//[^\r\n]*))*", re.DOTALL)
 _INDENT = re.compile(r"^([ \t]+)\S", re.MULTILINE)
+
+
+class Json:
+    """How a program reads its JSON: whether it knows comments, and commas behind a last value.
+
+    A text that it could not read itself is refused, since it will be mended or thrown away.
+    """
+
+    def __init__(self, *, comments: bool = False, commas: bool = False) -> None:
+        self._comments, self._commas = comments, commas
+
+    def parse(self, text: str) -> object:
+        """What the text says. Raises BadText."""
+        spans = Spans(text)
+        if spans.comments and not self._comments:
+            raise BadText(f"line {_line_of(text, spans.comments[0][0])}: a comment, which its own program cannot read")
+        if spans.plain != spans.code and not self._commas:
+            place = len(os.path.commonprefix([spans.plain, spans.code]))  # noqa: RUF071 - characters are what is counted
+            raise BadText(f"line {_line_of(text, place)}: a comma too many, which its own program cannot read")
+        return spans.value
+
+    def put(self, text: str, path: Path, value: object) -> str:
+        """As the function."""
+        return put(text, path, value)
+
+    def append(self, text: str, path: Path, value: object) -> str:
+        """As the function."""
+        return append(text, path, value)
+
+    def remove(self, text: str, path: Path) -> str:
+        """As the function."""
+        return remove(text, path)
+
+
+def _line_of(text: str, at: int) -> int:
+    return text.count("\n", 0, at) + 1
 
 
 def parse(text: str) -> object:
@@ -29,7 +66,7 @@ def parse(text: str) -> object:
 def put(text: str, path: Path, value: object) -> str:
     """The text with the value at this path, and with the objects on the way there. Raises BadText."""
     spans = Spans(text)
-    wanted = _with(spans.value, path, value)
+    wanted = with_value(spans.value, path, value)
     for depth in range(len(path), -1, -1):
         child = spans.find(path[:depth])
         if child is None:
@@ -51,7 +88,7 @@ def append(text: str, path: Path, value: object) -> str:
     if child is None:
         return put(text, path, [value])
     number = len(spans.children(child.value, list_wanted=True))
-    return _checked(_insert(spans, child, number, value), _with(spans.value, (*path, number), value))
+    return _checked(_insert(spans, child, number, value), with_value(spans.value, (*path, number), value))
 
 
 def remove(text: str, path: Path) -> str:
@@ -62,7 +99,7 @@ def remove(text: str, path: Path) -> str:
         return text
     holder = spans.find(path[:-1])
     assert holder is not None
-    return _checked(_cut(spans, holder, child), _without(spans.value, path))
+    return _checked(_cut(spans, holder, child), without(spans.value, path))
 
 
 # -- putting in --------------------------------------------------------------------------------------------------------
@@ -161,14 +198,14 @@ def _cut(spans: Spans, holder: Child, child: Child) -> str:
     behind = _next(code, child.end)
     follows = code[behind] == ","
     end = behind + 1 if follows else child.end
+    kept = text[child.end : behind] if follows else ""
     start = len(text[: child.start].rstrip(_SPACE))
     comment = next((one for one in spans.comments if one[0] < start <= one[1]), None)
     start = start if comment is None else comment[1]  # the blanks at its end are its own
     if follows and child is kids[0] and "\n" not in text[start : child.start]:
         start, end = child.start, end + len(text[end:]) - len(text[end:].lstrip(" \t"))
-    elif comment and text.startswith("//", comment[0]) and text[end:].lstrip(" \t")[:1] not in ("\r", "\n"):
+    elif comment and text.startswith("//", comment[0]) and (kept + text[end:]).lstrip(" \t")[:1] not in ("\r", "\n"):
         start = child.start  # the line end is the comment's
-    kept = text[child.end : behind] if follows else ""
     comma = len(code[: child.start].rstrip(_SPACE)) - 1
     if follows or code[comma] != ",":
         return text[:start] + kept + text[end:]
@@ -196,23 +233,3 @@ def _checked(text: str, wanted: object) -> str:
     if found != wanted:
         raise BadText("the change does not fit in")
     return text
-
-
-def _with(tree: object, path: Path, value: object) -> object:
-    if not path:
-        return value
-    name, rest = path[0], path[1:]
-    if isinstance(name, int):
-        items = list(tree) if isinstance(tree, list) else []
-        return [*items[:name], _with(items[name] if name < len(items) else {}, rest, value), *items[name + 1 :]]
-    members = dict(tree) if isinstance(tree, dict) else {}
-    return {**members, name: _with(members.get(name, {}), rest, value)}
-
-
-def _without(tree: object, path: Path) -> object:
-    tree = copy.deepcopy(tree)
-    holder = tree
-    for name in path[:-1]:
-        holder = holder[name]  # type: ignore[index]  # the way was found in the text
-    del holder[path[-1]]  # type: ignore[attr-defined]
-    return tree

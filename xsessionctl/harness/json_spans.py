@@ -14,15 +14,13 @@ import json
 import re
 from typing import NamedTuple
 
+from xsessionctl.harness.trees import Path
+
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\r\n]*|/\*.*?\*/', re.DOTALL)
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _WORD = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s"{}\[\],:]+', re.DOTALL)
 _NO_LINE_END = re.compile(r"[^\r\n]")
 _SPACE = re.compile(r"[ \t\r\n]*")
-
-
-Path = tuple[str | int, ...]
-"""The keys and numbers that lead to a value."""
 
 
 class BadText(Exception):

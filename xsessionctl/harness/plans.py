@@ -10,15 +10,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import unified_diff
 from time import monotonic, sleep
 
 from xsessionctl.client import ClientError
-from xsessionctl.harness.base import Harness, Part, PlainFile, Site
-from xsessionctl.harness.entries import value_at
-from xsessionctl.harness.json_spans import BadText, Path, Spans
+from xsessionctl.harness.base import Harness, Part, Site
+from xsessionctl.harness.json_spans import BadText
 from xsessionctl.harness.receipts import Receipt, Receipts, write_receipt
+from xsessionctl.harness.trees import Path, value_at
 from xsessionctl.user_file import UserFile
 
 MOST_BYTES = 64 << 20
@@ -32,7 +32,7 @@ class Step:
     """One file that is to change. after: its new text, None for no file. again: makes the step anew, from what the file
     says by then; None if nothing is left to do."""
 
-    part: Part | PlainFile
+    part: Part
     file: UserFile
     after: str | None
     receipt: Receipt | None
@@ -63,7 +63,7 @@ def plan_uninstall(harness: Harness, site: Site, receipts: Receipts) -> list[Ste
     return [step for step in steps if step is not None]
 
 
-def _plan_part(harness: Harness, part: Part | PlainFile, receipts: Receipts) -> Step | None:
+def _plan_part(harness: Harness, part: Part, receipts: Receipts) -> Step | None:
     file = UserFile(part.path, most=MOST_BYTES)
     old = receipts.get(part.path)
     with _refusing(harness, part):
@@ -77,7 +77,7 @@ def _plan_part(harness: Harness, part: Part | PlainFile, receipts: Receipts) -> 
     return Step(part, file, after, receipt, lambda: _plan_part(harness, part, receipts))
 
 
-def _plan_removal(harness: Harness, part: Part | PlainFile, receipts: Receipts) -> Step | None:
+def _plan_removal(harness: Harness, part: Part, receipts: Receipts) -> Step | None:
     file = UserFile(part.path, most=MOST_BYTES)
     with _refusing(harness, part):
         after = _base(part, file, receipts.get(part.path))
@@ -92,12 +92,8 @@ def find_faults(harness: Harness, site: Site) -> dict[str, str]:
     for part in harness.parts(site):
         file = UserFile(part.path, most=MOST_BYTES)
         with _refusing(harness, part):
-            if isinstance(part, PlainFile):
-                fault = None if file.text == part.text else "outdated" if part.mark in file.text else "missing"
-                found = [(os.path.basename(part.path), fault)]
-            else:
-                tree = _parse(part, file.text)
-                found = [(entry.title, entry.find_fault(tree)) for entry in part.entries]
+            tree = _parse(part, file.text)
+            found = [(entry.title, entry.find_fault(tree)) for entry in part.entries]
         faults.update({f"{part.path}: {title}": fault for title, fault in found if fault is not None})
     return faults
 
@@ -107,9 +103,7 @@ def find_switches(harness: Harness, site: Site) -> list[str]:
     trees = {}
     for part in harness.parts(site):
         try:
-            trees[part.path] = (
-                part.form.parse(UserFile(part.path, most=MOST_BYTES).text) if isinstance(part, Part) else {}
-            )
+            trees[part.path] = part.form.parse(UserFile(part.path, most=MOST_BYTES).text)
         except (BadText, ClientError):
             continue
     return list(harness.switched_off(trees))
@@ -118,7 +112,7 @@ def find_switches(harness: Harness, site: Site) -> list[str]:
 def do(step: Step, receipts: Receipts) -> None:
     """Writes one file, with the same change if it says something else by now. Raises ClientError; then it is as it
     was."""
-    with _locked(step.part.lock if isinstance(step.part, Part) else ""):
+    with _locked(step.part.lock):
         fresh = step.again()
         if fresh is None:
             return
@@ -126,9 +120,11 @@ def do(step: Step, receipts: Receipts) -> None:
             fresh.file.remove()
         else:
             fresh.file.replace(fresh.after)
-    old = receipts.get(step.path)
-    receipts.set(step.path, fresh.receipt)
-    if fresh.receipt is None and old is not None:
+    old, new = receipts.get(step.path), fresh.receipt
+    if new is not None and step.receipt is not None:
+        new = replace(new, folders=step.receipt.folders)  # which of two files made a folder for both does not matter
+    receipts.set(step.path, new)
+    if new is None and old is not None:
         for folder in old.folders:
             try:
                 os.rmdir(folder)
@@ -139,11 +135,7 @@ def do(step: Step, receipts: Receipts) -> None:
 # -- what the texts become ---------------------------------------------------------------------------------------------
 
 
-def _installed(part: Part | PlainFile, file: UserFile) -> str:
-    if isinstance(part, PlainFile):
-        if file.text.strip() and part.mark not in file.text:
-            raise BadText("there is another file of that name")
-        return part.text
+def _installed(part: Part, file: UserFile) -> str:
     text = file.text
     _parse(part, text)
     for entry in part.entries:
@@ -151,15 +143,13 @@ def _installed(part: Part | PlainFile, file: UserFile) -> str:
     return text
 
 
-def _base(part: Part | PlainFile, file: UserFile, receipt: Receipt | None) -> str | None:
+def _base(part: Part, file: UserFile, receipt: Receipt | None) -> str | None:
     """The file without anything of ours; None: without us there was none."""
     if not file.exists:
         return None
     exact = receipt.restore(file.text) if receipt is not None else None
     if receipt is not None and exact is not None:
         return None if receipt.made else exact
-    if isinstance(part, PlainFile):
-        return None if part.mark in file.text else file.text
     tree = _parse(part, file.text)
     text = file.text
     for entry in part.entries:
@@ -175,10 +165,8 @@ def _ways(part: Part) -> list[Path]:
     return sorted(ways, key=len, reverse=True)
 
 
-def _hollow(part: Part | PlainFile, text: str) -> list[list[str]]:
+def _hollow(part: Part, text: str) -> list[list[str]]:
     """Which of these are there and hold nothing."""
-    if isinstance(part, PlainFile):
-        return []
     tree = part.form.parse(text)
     return [[str(name) for name in way] for way in _ways(part) if value_at(tree, way) in ({}, [])]
 
@@ -194,15 +182,13 @@ def _drop_hollow(part: Part, before: object, text: str, kept: list[list[str]]) -
 
 def _parse(part: Part, text: str) -> object:
     tree = part.form.parse(text)
-    if part.strict and Spans(text).plain != text:
-        raise BadText("it has comments or trailing commas, which are not read there")
     if not isinstance(tree, dict):
         raise BadText("it holds no object")
     return tree
 
 
 @contextmanager
-def _refusing(harness: Harness, part: Part | PlainFile) -> Iterator[None]:
+def _refusing(harness: Harness, part: Part) -> Iterator[None]:
     try:
         yield
     except BadText as problem:

@@ -10,19 +10,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.support.json_texts import KEYS, VALUES, json_texts
-from xsessionctl.harness.entries import value_at
 from xsessionctl.harness.json_edit import append, parse, put, remove
-from xsessionctl.harness.json_spans import BadText, Path
+from xsessionctl.harness.json_spans import BadText
+from xsessionctl.harness.trees import Path, value_at, with_value
 
 TEXTS = json_texts()
 OURS = st.just({"command": "/x", "args": ["mcp"], "env": {}}) | VALUES
-
-
-def with_value(tree: object, path: Path, value: object) -> object:
-    if not path:
-        return value
-    members = dict(tree) if isinstance(tree, dict) else {}
-    return {**members, path[0]: with_value(members.get(path[0], {}), path[1:], value)}
 
 
 def fits(tree: object, path: Path) -> bool:
@@ -37,6 +30,7 @@ def fits(tree: object, path: Path) -> bool:
 
 
 def has(tree: object, path: Path) -> bool:
+    """Whether something stands there, if only null."""
     for name in path:
         if not isinstance(tree, dict) or name not in tree:
             return False
@@ -82,7 +76,7 @@ def test_taking_out_undoes_putting_in(example: tuple[str, dict[str, object]], ke
 
 def comments_of(text: str) -> list[str]:
     found = re.findall(r'"(?:[^"\\]|\\.)*"|//[^\r\n]*|/\*.*?\*/', text, re.DOTALL)
-    return [one for one in found if not one.startswith('"')]
+    return [one.strip() for one in found if not one.startswith('"')]
 
 
 @given(json_texts(), st.integers(0, 3), OURS)

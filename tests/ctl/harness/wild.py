@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from xsessionctl.harness.base import Harness, Site
+from xsessionctl.harness.base import Harness, Part, Site
+from xsessionctl.harness.json_spans import BadText
 from xsessionctl.harness.known import HARNESSES
 from xsessionctl.harness.plans import do, plan_install, plan_uninstall
 from xsessionctl.harness.receipts import Receipts
@@ -32,7 +33,7 @@ class Home:
             str(self.path),
             self.environ,
             "/opt/bin/xsessionctl",
-            "/opt/lib/xsessionctl/harness/hook.sh",
+            "/opt/lib/xsessionctl/harness",
             version=self.version,
         )
 
@@ -85,15 +86,13 @@ def tree_of(folder: Path) -> dict[str, tuple[object, ...]]:
     return found
 
 
-SERVERS_KEY = {"claude": "mcpServers", "gemini": "mcpServers", "opencode": "mcp"}
-
-
 def plain_json(*, indent: int | str | None = 2) -> str:
     """A file with servers and hooks of others in it, and more."""
     value = {
         "theme": "dark",
         "mcpServers": {"theirs": THEIR_SERVER},
         "mcp": {"theirs": {"type": "local", "command": ["x"]}},
+        "plugin": ["their-plugin@1.0", ["file:///their/plugin.js", {"x": 1}]],
         "hooks": {"PostToolUse": [THEIR_HOOK], "Stop": [THEIR_HOOK, THEIR_HOOK], "AfterTool": [THEIR_HOOK]},
         "numbers": [1, 2.50, 1e3, "\u00e9\U0001f600"],
     }
@@ -121,7 +120,7 @@ COMMENTED = """// my settings
 } // that was it
 """
 
-JSON_TEXTS = {
+TEXTS = {
     "plain": plain_json() + "\n",
     "one line": plain_json(indent=None),
     "tabs": plain_json(indent="\t"),
@@ -129,11 +128,59 @@ JSON_TEXTS = {
     "deep": json.dumps({"a": [{"b": [[{"c": {"hooks": {"mcpServers": {}}}}]]}]}, indent=8),
     "crlf": plain_json().replace("\n", "\r\n") + "\r\n",
     "mark": "\ufeff" + plain_json(),
-    "empty objects": '{\n  "mcpServers": {},\n  "mcp": {},\n  "hooks": {\n    "Stop": []\n  }\n}\n',
+    "empty objects": '{\n  "mcpServers": {},\n  "mcp": {},\n  "plugin": [],\n  "hooks": {\n    "Stop": []\n  }\n}\n',
     "braces": "{}",
     "braces on lines": "{\n}\n",
     "nothing": "",
     "blank": "\n\n",
-    "odd": '{"hooks"  :\n\n{ "PostToolUse":[]\n}   ,"mcpServers" :{\n\n\n} }',
+    "odd": '{"hooks"  :\n\n{ "PostToolUse":[]\n}   ,"mcpServers" :{\n\n\n},"plugin":[\n\n"x"] }',
+    "comments": COMMENTED.replace(",\n    },", "\n    },").replace(", }", " }").replace(",\n        ]", "\n        ]"),
+    "comments and commas": COMMENTED,
+    "comments and crlf": COMMENTED.replace("\n", "\r\n"),
+    "a comment": "// later\n",
 }
-WITH_COMMENTS = {"comments": COMMENTED, "comments and crlf": COMMENTED.replace("\n", "\r\n"), "a comment": "// later\n"}
+PLAIN_TOML = """# my settings
+model = "x"   # the good one
+
+[mcp_servers.theirs] # a comment
+command = '/opt/their server'
+args = ["--x", "# no comment"]
+env = { KEY = "a,]}" }
+
+[[skills]]
+name = "a"
+[[skills]]
+name = "b"
+
+[projects."/home/u/a b"]
+trust_level = "trusted"
+"""
+TOML_TEXTS = {
+    "plain": PLAIN_TOML,
+    "one line": 'mcp_servers = { theirs = { command = "x" } }\n',
+    "tabs": '[mcp_servers.theirs]\n\tcommand\t=\t"x"\n\n\n',
+    "four": '[mcp_servers]\n    [mcp_servers.theirs]\n    command = "x"\n',
+    "deep": 'mcp_servers.theirs.command = "x"\nmodel = "y"\n',
+    "crlf": PLAIN_TOML.replace("\n", "\r\n"),
+    "mark": "\ufeff" + PLAIN_TOML,
+    "empty objects": "[mcp_servers]\n\n[hooks]\n",
+    "braces": "mcp_servers = {}\n",
+    "braces on lines": PLAIN_TOML.rstrip(),
+    "nothing": "",
+    "blank": "\n\n",
+    "odd": '[[hooks.Stop]]\nmatcher = ""\n[[hooks.Stop.hooks]]\ntype = "command"\ncommand = "theirs"\n[z]\ny = 1\n',
+    "comments": "# one\n\n# two\n[mcp_servers]\n# none yet\n",
+    "comments and commas": 'a = [\n  1, # one\n]\n[mcp_servers.theirs]\ncommand = "x"\n# the end',
+    "comments and crlf": "# one\r\n\r\n# two\r\n[mcp_servers]\r\n# none yet\r\n",
+    "a comment": "# later\n",
+}
+
+
+def text_for(part: Part, name: str) -> str | None:
+    """The text of this name for such a file; None if its own program could not read it."""
+    text = (TOML_TEXTS if part.path.endswith(".toml") else TEXTS)[name]
+    try:
+        part.form.parse(text.removeprefix("\ufeff"))
+    except BadText:
+        return None
+    return text
