@@ -42,9 +42,9 @@ def complete_harness(ctx: click.Context, param: click.Parameter, incomplete: str
 def command(setup: Setup, *, harnesses: tuple[str, ...], dry_run: bool, yes: bool, status: bool) -> int:
     """Put this into your coding agents.
 
-    HARNESS: claude. Without one, all that are here. What is to be written is shown first, and you are asked. Only
-    entries of ours are added to their own files, and all else in them stays as it is; `xsessionctl uninstall` takes
-    them out again.
+    HARNESS: claude, codex, opencode or gemini. Without one, all that are here. What is to be written is shown first,
+    and you are asked. Only entries of ours are added to their own files, and all else in them stays as it is;
+    `xsessionctl uninstall` takes them out again.
     """
     if status:
         return conclude(lambda: _status(harnesses), _shown_status, setup.sink, as_json=setup.as_json, code=_status_code)
