@@ -152,7 +152,7 @@ name = "a"
 [[skills]]
 name = "b"
 
-[projects."/home/u/a b"]
+[projects."/src/a b"]
 trust_level = "trusted"
 """
 TOML_TEXTS = {
