@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.shim.fake_broker import make_message
-from xsessionctl.shim.broker_link import UP, BrokerLink, Rendezvous
+from tests.shim.noted_link import NotedLink
+from xsessionctl.shim.broker_link import UP
 from xsessionctl.shim.calls import Calls
 from xsessionctl.shim.courier import Courier
 from xsessionctl.shim.identity import Identity
@@ -19,34 +20,6 @@ from xsessionctl.shim.outlet import Outlet
 from xsessionctl.shim.protocol import Call, Cancel, Protocol
 from xsessionctl.shim.tools import list_tools
 from xsessiond.core.limits import SHIM_BROKER_S
-
-if TYPE_CHECKING:
-    from xsessionctl.shim.peer import Done
-
-
-class NotedLink(BrokerLink):
-    """Answers nothing by itself. asked: (method, params, done). told: notifications. wanted: how often."""
-
-    def __init__(self, identity: Identity, state: str = UP) -> None:
-        super().__init__(identity, Rendezvous())
-        self.state = state
-        self.asked: list[tuple[str, dict[str, Any], Done]] = []
-        self.told: list[tuple[str, dict[str, Any]]] = []
-        self.wanted = 0
-
-    def want(self) -> None:
-        self.wanted += 1
-
-    def ask(self, method: str, params: Any, deadline: float, done: Done) -> int:
-        self.asked.append((method, params, done))
-        return len(self.asked)
-
-    def tell(self, method: str, params: Any) -> None:
-        self.told.append((method, params))
-
-    def answer(self, result: dict[str, Any] | None, error: dict[str, Any] | None = None) -> None:
-        """Answers what was asked last."""
-        self.asked[-1][2](result, error)
 
 
 class Rig:

@@ -249,7 +249,6 @@ class Courier:
         if self.state in RUNNING and not set(NEXT_STEP_ONLY).intersection(batch.modes) <= set(self._door.modes):
             # All of it, since none may overtake another; it waits for a hook of this turn.
             self._hold_for_hooks = True
-            self.waiting = True
             self.put_away(batch)
         elif batch.ids or batch.news:
             self._post(batch)
@@ -293,7 +292,6 @@ class Courier:
         """The door is of no use now: what was under way waits again, for a hook or for the model's own call."""
         batch, self._posted, self._unseen_since = self._posted, None, None
         if batch is not None:
-            self.waiting = self.waiting or bool(batch.ids)
             self.put_away(batch)
         self.door_changed()
         self.on_waiting()
@@ -325,6 +323,7 @@ class Courier:
 
     def put_away(self, batch: Batch) -> None:
         """It will not be shown after all."""
+        self.waiting = self.waiting or bool(batch.ids)
         self._release(batch.ids)
         self._untold += batch.news
 

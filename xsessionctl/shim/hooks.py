@@ -223,6 +223,7 @@ class Hooks:
             self._courier.turn_is(state)
 
     def _ended(self) -> None:
+        self._courier.step()
         if self._state != "idle":
             self._set("idle")
             self._tell_turn("ended", None)
