@@ -265,6 +265,17 @@ def test_so_many_messages_wait_for_one(house: House, api: Guest, web: Guest) -> 
     assert refused(lambda: api.send(web, "52")).code == "queue_full"
 
 
+def test_what_is_held_waits_in_no_queue(house: House, api: Guest, web: Guest) -> None:
+    """10.5: it has a limit of its own; hops and buckets it has in common with all others."""
+    converse(api, web, 2)
+    api.change_class("bypass")
+    house.join("other").send(web, "all that may wait")
+    house.change_settings(pacing=PaceSettings(queue_per_session=1))
+    assert api.send(web, "second")["state"] == "held"
+    house.change_settings(pacing=PaceSettings(queue_per_session=1, max_hops=1))
+    assert refused(lambda: api.send(web, "third")).code == "hop_limit"
+
+
 def test_so_many_bytes_wait_for_one(house: House, api: Guest, web: Guest) -> None:
     size = 1_000_000
     for number in range(QUEUE_BYTES_PER_SESSION // size):

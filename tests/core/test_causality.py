@@ -6,8 +6,9 @@ from math import inf
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from xsessiond.core.causality import Cause, Causes, choose_cause, hop_after
+from xsessiond.core.causality import Cause, Causes, choose_cause
 from xsessiond.core.limits import CAUSE_KEPT_S
 
 KEPT = CAUSE_KEPT_S
@@ -152,16 +153,6 @@ def test_a_turn_ends_with_what_came_before_it_too() -> None:
     assert causes.find(300.0 + KEPT) is None
 
 
-def test_what_was_stored_is_taken_up_again() -> None:
-    causes = Causes()
-    causes.restore("m-1", 3, 150.0)
-    causes.restore("m-2", 1, 160.0)
-    assert acts_on(causes, 100.0) == "m-1"
-    assert acts_on(causes, 150.0) == "m-2"
-    causes.begin("human")
-    assert causes.find(100.0) is None
-
-
 @given(
     st.lists(
         st.tuples(st.sampled_from(["enter", "human", "mail", "other", "end"]), st.integers(0, 16), st.floats(0, 400))
@@ -181,7 +172,7 @@ def test_it_is_as_a_plain_list_says(story: list[tuple[str, int, float]]) -> None
             plain.append(Cause(f"m-{number}", hop, inf if in_turn else mono + KEPT))
         elif what == "end":
             causes.end(mono)
-            plain = [cause._replace(until=mono + KEPT) if cause.until == inf else cause for cause in plain]
+            plain = [replace(cause, until=mono + KEPT) if cause.until == inf else cause for cause in plain]
             in_turn = anew = False
         else:
             causes.begin(what)
@@ -201,4 +192,3 @@ def test_of_several_causes_the_farthest_is_the_cause() -> None:
     assert choose_cause([]) is None
     assert choose_cause([None, None]) is None
     assert choose_cause([first, None, second, third]) is second
-    assert (hop_after(None), hop_after(second)) == (0, 6)

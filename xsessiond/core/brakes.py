@@ -13,7 +13,7 @@ from collections import OrderedDict
 from math import ceil, inf
 
 from xsessiond.core import limits
-from xsessiond.core.causality import Cause, choose_cause, hop_after
+from xsessiond.core.causality import Cause, choose_cause
 from xsessiond.core.draft import Draft
 from xsessiond.core.effects import Notify
 from xsessiond.core.errors import Refusal
@@ -42,82 +42,62 @@ class Brakes:
         self._exchanges = Exchanges()
         self._told: OrderedDict[tuple[str, ...], float] = OrderedDict()
 
-    # -- causes ------------------------------------------------------------------------------
+    # -- checks ------------------------------------------------------------------------------
 
-    def find_cause(self, draft: Draft, now: Now) -> Cause | None:
+    def _find_cause(self, draft: Draft, now: Now) -> Cause | None:
         """What the sender of a draft acts on: what it answers counts too, unless its human bids it."""
-        caller = draft.caller
+        caller, original = draft.caller, draft.original
         if caller.kind == "human":
             return None
-        known = choose_cause(session.causes.find(now.mono) for session in (caller.among or (caller.session,)))
-        original = draft.original
+        if caller.among:
+            known = choose_cause(session.causes.find(now.mono) for session in caller.among)
+        else:
+            known = caller.session.causes.find(now.mono)
         if original is None or caller.session.causes.by_human:
             return known
         row = original.row if isinstance(original, Message) else original
         return choose_cause((Cause(row.id, row.hop, inf), known))
 
-    # -- checks ------------------------------------------------------------------------------
+    def check(self, draft: Draft, target: Session, now: Now, *, queues: bool) -> None:
+        """Whether the message may go, as far as its number and its cause say, which is found here. queues: it goes into
+        the queue of the target. Raises Refusal: queue_full, hop_limit, exchange_limit, rate_limited."""
+        sender, settings, box = draft.caller.session, self._core.settings.pacing, target.box
+        if queues:
+            if len(box) >= settings.queue_per_session or box.size + draft.size > limits.QUEUE_BYTES_PER_SESSION:
+                raise _queue_full(target)
+        draft.cause = cause = self._find_cause(draft, now)
+        if cause is not None and target.kind == "session":
+            if cause.hop >= settings.max_hops:
+                raise self._stop_hops(sender, target, cause, now)
+            wait = self._exchanges.wait_needed(sender.id, target.id, settings.exchange_per_minute, now.mono)
+            if wait is not None:
+                raise self._stop_exchange(sender, target, cause, wait, now)
+        too_fast = sender.pace.wait_needed(target.id, settings, now.mono)
+        if too_fast is not None:
+            raise _rate_limited(target, *too_fast)
 
-    def check(self, draft: Draft, target: Session, now: Now) -> None:
-        """Whether the message may go, as far as its number and its cause say. Raises Refusal: hop_limit,
-        exchange_limit, rate_limited."""
-        settings = self._core.settings.pacing
-        if draft.cause is not None and target.kind == "session":
-            self._check_hops(draft, draft.cause, target, now)
-            self._check_exchange(draft, draft.cause, target, now)
-        wait = draft.caller.session.pace.wait_needed(target.id, settings, now.mono)
-        if wait is not None:
-            seconds, which = wait
-            whom = f"to {target.name}" if which == "target" else "in all"
-            raise Refusal(
-                "rate_limited",
-                f"You sent too many messages {whom}. Nothing was sent.",
-                f"Wait {ceil(seconds)} s, and say more in one message.",
-                retry_after_s=_as_told(seconds),
-            )
-
-    def check_queue(self, target: Session, size: int) -> None:
-        """Whether one more of so many bytes may wait for this receiver. Raises Refusal: queue_full."""
-        box = target.box
-        if len(box) < self._core.settings.pacing.queue_per_session:
-            if box.size + size <= limits.QUEUE_BYTES_PER_SESSION:
-                return
-        raise Refusal(
-            "queue_full",
-            f"{target.name} has {len(box)} messages waiting and takes no more. Nothing was sent.",
-            "Wait until it has read some.",
-            detail={"queued": len(box)},
-        )
-
-    def _check_hops(self, draft: Draft, cause: Cause, target: Session, now: Now) -> None:
+    def _stop_hops(self, sender: Session, target: Session, cause: Cause, now: Now) -> Refusal:
         most = self._core.settings.pacing.max_hops
-        if cause.hop < most:
-            return
-        sender = draft.caller.session
         row = f"{most} messages in a row that were each caused by another"
         if self._is_news(now, "hop_limit", sender.id, target.id):
             self._tell(target, f"{sender.name} wrote to you again after {row}. That was stopped: it ends here.", now)
         if self._is_news(now, "hop_limit", sender.id):
             self._tell_human(f"{sender.name} was stopped after {row}; the next was for {target.name}.", sender, now)
-        raise Refusal(
+        return Refusal(
             "hop_limit",
             f"It comes after {row}, with no word of a human between. Nothing was sent.",
             "End it here and tell your user, whose next prompt begins anew. Do not send it again.",
             retry_after_s=None if cause.until == inf else _as_told(cause.until - now.mono),
-            detail={"hop": hop_after(cause), "max_hops": most, "cause": cause.message_id},
+            detail={"hop": cause.hop + 1, "max_hops": most, "cause": cause.message_id},
         )
 
-    def _check_exchange(self, draft: Draft, cause: Cause, target: Session, now: Now) -> None:
+    def _stop_exchange(self, sender: Session, target: Session, cause: Cause, wait: float, now: Now) -> Refusal:
         most = self._core.settings.pacing.exchange_per_minute
-        sender = draft.caller.session
-        wait = self._exchanges.wait_needed(sender.id, target.id, most, now.mono)
-        if wait is None:
-            return
         many = f"more than {most} messages in a minute that others caused"
         if self._is_news(now, "exchange_limit", *sorted((sender.id, target.id))):
             self._tell(target, f"{sender.name} and you sent each other {many}. That was stopped: it ends here.", now)
             self._tell_human(f"{sender.name} and {target.name} sent each other {many}: stopped.", sender, now)
-        raise Refusal(
+        return Refusal(
             "exchange_limit",
             f"You and {target.name} sent each other {many}. Nothing was sent.",
             f"End it here. If there is real news, wait {ceil(wait)} s and say all of it in one message.",
@@ -171,3 +151,22 @@ class Brakes:
 
 def _as_told(seconds: float) -> float:
     return ceil(seconds * 10) / 10  # never too short
+
+
+def _queue_full(target: Session) -> Refusal:
+    return Refusal(
+        "queue_full",
+        f"{target.name} has {len(target.box)} messages waiting and takes no more. Nothing was sent.",
+        "Wait until it has read some.",
+        detail={"queued": len(target.box)},
+    )
+
+
+def _rate_limited(target: Session, seconds: float, which: str) -> Refusal:
+    whom = f"to {target.name}" if which == "target" else "in all"
+    return Refusal(
+        "rate_limited",
+        f"You sent too many messages {whom}. Nothing was sent.",
+        f"Wait {ceil(seconds)} s, and say more in one message.",
+        retry_after_s=_as_told(seconds),
+    )

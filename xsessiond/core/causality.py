@@ -13,12 +13,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from math import inf
-from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from xsessiond.core.limits import CAUSE_KEPT_S
 
 
-class Cause(NamedTuple):
+class Cause(Struct, frozen=True, gc=False):
     """A message that somebody acts on. hop: its distance from a human. until: when that ends, on the monotonic clock;
     infinite while the turn runs that it entered."""
 
@@ -59,25 +61,18 @@ class Causes:
         if self._entered and self._entered[-1].until == inf:
             until = mono + CAUSE_KEPT_S
             self._entered = deque(
-                cause._replace(until=until) if cause.until == inf else cause for cause in self._entered
+                replace(cause, until=until) if cause.until == inf else cause for cause in self._entered
             )
 
     def enter(self, message_id: str, hop: int, mono: float) -> None:
-        """A message came to the session's knowledge."""
-        self._enter(Cause(message_id, hop, inf if self.in_turn else mono + CAUSE_KEPT_S))
-
-    def restore(self, message_id: str, hop: int, until: float) -> None:
-        """One that entered before the broker started. In the order of entering, before all others."""
-        self._enter(Cause(message_id, hop, until))
-
-    def _enter(self, cause: Cause) -> None:
+        """A message came to the session's knowledge. In the order in which they did."""
         entered = self._entered
         if self._anew:  # only now: a turn that says it was begun by mail, and shows none, rids itself of nothing
             entered.clear()
             self._anew = False
-        while entered and entered[-1].hop <= cause.hop:
+        while entered and entered[-1].hop <= hop:
             entered.pop()
-        entered.append(cause)
+        entered.append(Cause(message_id, hop, inf if self.in_turn else mono + CAUSE_KEPT_S))
 
     def find(self, mono: float) -> Cause | None:
         """What the session acts on now; None: nothing but what its human, or it itself, wants."""
@@ -90,8 +85,3 @@ class Causes:
 def choose_cause(causes: Iterable[Cause | None]) -> Cause | None:
     """The one that came the farthest; of equals the first."""
     return max((cause for cause in causes if cause is not None), key=lambda cause: cause.hop, default=None)
-
-
-def hop_after(cause: Cause | None) -> int:
-    """The hop of a message with this cause."""
-    return 0 if cause is None else cause.hop + 1

@@ -194,15 +194,12 @@ class Delivery:
         """There is evidence that it is in its receiver's context, which acts on it from now on. lazy: nobody waits for
         this to be stored."""
         message.advance("ack")
-        self.take_out(message)
-        owner = self._core.roster.known.get(message.target)
-        if owner is not None:  # not the human
-            owner.causes.enter(message.id, message.row.hop, now.mono)
+        self.take_out(message).causes.enter(message.id, message.row.hop, now.mono)
         op = MarkMessage(message.seq, message.id, "delivered", now.ms)
         self._core.out.append(Persist(op, lazy=lazy))
 
-    def take_out(self, message: Message) -> None:
-        """The message has left its box for good: nobody holds it, and memory need not know it."""
+    def take_out(self, message: Message) -> Session:
+        """The message has left its box for good: nobody holds it, and memory need not know it. Returns its receiver."""
         self._end_lease(message)
         owner = self._core.owner_of(message.target)
         assert owner is not None, "a box is kept for as long as it holds anything"
@@ -212,6 +209,7 @@ class Delivery:
         self._core.told_of.pop(message.id, None)
         if message.handed_at is not None:
             self._core.agenda.cancel(("stalled", message.id))
+        return owner
 
     def _end_lease(self, message: Message) -> None:
         wire = self._core.wires.get(message.lease) if message.lease is not None else None

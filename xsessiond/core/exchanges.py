@@ -34,12 +34,13 @@ class Exchanges:
         """A message went."""
         pairs, pair = self._pairs, _pair(one, other)
         times = pairs.get(pair)
-        if times is None:
-            times = pairs[pair] = deque()
-        times.append(mono)
-        pairs.move_to_end(pair)
-        while not (oldest := next(iter(pairs.values()))) or oldest[-1] + EXCHANGE_WINDOW_S <= mono:
+        if times is not None:
+            times.append(mono)
+            pairs.move_to_end(pair)
+            return
+        while pairs and (not (oldest := next(iter(pairs.values()))) or oldest[-1] + EXCHANGE_WINDOW_S <= mono):
             pairs.popitem(last=False)
+        pairs[pair] = deque((mono,))
 
     def give_back(self, one: str, other: str) -> None:
         """The last of them was not stored after all."""

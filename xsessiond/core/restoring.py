@@ -87,8 +87,7 @@ def _restore_memories(core: Core, receipts: Receipts, snapshot: Snapshot, now: N
             owner.pins[pin.name] = pin.target_id
     for target_id, message_id, hop, at in snapshot.entered:
         if (reader := core.roster.known.get(target_id)) is not None:  # whether a turn of its goes on is not known
-            age_s = max(now.ms - at, 0) / 1000
-            reader.causes.restore(message_id, hop, now.mono + limits.CAUSE_KEPT_S - age_s)
+            reader.causes.enter(message_id, hop, now.mono - max(now.ms - at, 0) / 1000)
     for receipt in snapshot.receipts:
         receipts.restore(receipt)
 

@@ -12,7 +12,6 @@ from xsessiond.core import limits
 from xsessiond.core.admission import Admit, Hold, Refuse
 from xsessiond.core.brakes import Brakes
 from xsessiond.core.callers import find_caller
-from xsessiond.core.causality import hop_after
 from xsessiond.core.delivery import Delivery
 from xsessiond.core.draft import Draft, draft_of
 from xsessiond.core.effects import FindMessage, Found, Prune
@@ -193,13 +192,11 @@ class Sending:
             self._brakes.count(sender, target, "duplicate", now)
             self._repeats.refuse_duplicate(wire, draft, target, repeat)
             return
-        draft.cause = self._brakes.find_cause(draft, now)
+        held = isinstance(verdict, Hold)
         try:
-            if isinstance(verdict, Hold):
+            if held:
                 self._holding.check_room(target, draft.size)
-            else:
-                self._brakes.check_queue(target, draft.size)
-            self._brakes.check(draft, target, now)
+            self._brakes.check(draft, target, now, queues=not held)
         except Refusal as refusal:
             self._brakes.count(sender, target, refusal.code, now)
             raise
@@ -219,7 +216,7 @@ class Sending:
     # -- acceptance ------------------------------------------------------------------------------
 
     def _accept(self, draft: Draft, target: Session, verdict: Admit | Hold, now: Now) -> None:
-        core, params, sender = self._core, draft.params, draft.caller.session
+        core, params, sender, cause = self._core, draft.params, draft.caller.session, draft.cause
         seq = core.next_seq
         core.next_seq = seq + 1
         message_id = message_id_from(core.entropy(ID_BYTES))
@@ -230,8 +227,8 @@ class Sending:
         row = MessageRow(
             seq, message_id, state, sender.kind, sender.id, sender.name, harness, cwd, target.id, target.name,
             draft.body, draft.size, draft.digest, params.summary, params.reply_to, draft.thread or message_id,
-            hop_after(draft.cause), params.mode, params.key, pair_seq, verdict.rule, now.ms, None,
-            cause=draft.cause.message_id if draft.cause is not None else None,
+            cause.hop + 1 if cause else 0, params.mode, params.key, pair_seq, verdict.rule, now.ms, None,
+            None, None, None, None, cause.message_id if cause else None,
         )  # fmt: skip
         message = message_of(row, sender.origin)
         if not target.running:
