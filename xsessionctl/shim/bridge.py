@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+from itertools import pairwise
 from time import monotonic
 
 from xsessionctl.shim import frames, loop, process
@@ -110,7 +111,7 @@ class Bridge:
         if self._ending is None:
             self._ending = now + limits.SHIM_END_S
             for session_id in list(self._open):
-                self._close(session_id)
+                self._close(session_id, self._ending)
 
     def _read(self, now: float) -> None:
         try:
@@ -172,7 +173,7 @@ class Bridge:
         if method in ("opened", "state") and isinstance(state, str) and state in STATES:
             conversation.becomes(state)
         elif method == "closed":
-            self._close(session_id)
+            self._close(session_id, monotonic() + limits.SHIM_BROKER_S)
         elif method == "prompted" and isinstance(message, str):
             post = params.get("post")
             conversation.prompted(message, post if isinstance(post, int) else None, str(params.get("by")))
@@ -199,14 +200,14 @@ class Bridge:
             self._open[session_id] = conversation
             conversation.begin()
             if len(self._open) > CONVERSATIONS_MOST:
-                self._close(next(iter(self._open)))
+                self._close(next(iter(self._open)), monotonic() + limits.SHIM_BROKER_S)
         conversation.identity.note_title(params.get("title"))
 
-    def _close(self, session_id: str) -> None:
+    def _close(self, session_id: str, deadline: float) -> None:
         conversation = self._open.pop(session_id, None)
         if conversation is not None:
             self._closing.append(conversation)
-            conversation.say_goodbye(monotonic() + limits.SHIM_END_S)
+            conversation.say_goodbye(deadline)
 
     def _call(self, request_id: int, params: Mapping[str, object]) -> None:
         session_id, arguments = params.get("session"), params.get("arguments")
@@ -248,12 +249,14 @@ class Bridge:
 def find_resumed(argv: list[str]) -> dict[str, str | None] | None:
     """Which conversation opencode was started with: `{"session": id}`, with None for the newest of its folder; None if
     with none."""
+    if not any("opencode" in word.rpartition("/")[2] for word in argv[:2]):
+        return None  # something else stands above us
     words = argv[1:]
+    if "--" in words:
+        words = words[: words.index("--")]
     if "--fork" in words:
         return None  # a new one
-    for word, following in zip(words, [*words[1:], ""], strict=True):
-        if word == "--":
-            return None
+    for word, following in pairwise((*words, "")):
         if word in ("-s", "--session") and following:
             return {"session": following}
         if word.startswith("--session="):

@@ -14,6 +14,7 @@ itself did not write and was not posted by us. Refuses to know: how the plugin i
 from __future__ import annotations
 
 from xsessionctl.shim import frames
+from xsessionctl.shim.broker_link import RESTING, TRYING, UP
 from xsessionctl.shim.calls import Calls
 from xsessionctl.shim.courier import RUNNING
 from xsessionctl.shim.dialects import OPENCODE
@@ -136,18 +137,24 @@ class Conversation:
             self.session.link.want()
 
     def say_goodbye(self, deadline: float) -> None:
-        """The conversation is over, or opencode is; the broker is told so until then."""
+        """The conversation is over, or opencode is; the broker is told so until then, at the latest."""
         self._goodbye = deadline
         self.door.close()
         link = self.session.link
-        if link.state != "up" or self.identity.granted:
-            self._goodbye = 0.0
-            return
+        if self.identity.granted or link.state == RESTING or (link.state == TRYING and link.session is None):
+            self._goodbye = 0.0  # not known there; or not this process's to end
+        elif link.state == UP:
+            self._end()
+        else:
+            # It is about to be known, or known and its link broken: for as long as opencode lives it would stay.
+            self.session.on_up = self._end
 
+    def _end(self) -> None:
         def done(result: dict[str, object] | None, error: dict[str, object] | None) -> None:
             self._goodbye = 0.0
 
-        link.ask("end", {}, deadline, done)
+        assert self._goodbye is not None
+        self.session.link.ask("end", {}, self._goodbye, done)
 
     def is_over(self, now: float) -> bool:
         """Whether it has been said, or the time for that is over."""
