@@ -31,14 +31,16 @@ class Silent(Exception):
 class FakeAppServer:
     """Listens at `path` from its making to `close`.
 
-    threads: id → what `thread/read` tells of it. answers: method → handler, to be changed by tests. asked: every
-    request as (method, params), in order. answered: what the client answered to what it was asked.
+    threads: id → what `thread/read` tells of it. policy: what `thread/resume` tells besides. answers: method → handler,
+    to be changed by tests. asked: every request as (method, params), in order. answered: what the client answered to
+    what it was asked.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.threads: dict[str, dict[str, Any]] = {}
         self.turns: list[dict[str, Any]] = []
+        self.policy: dict[str, Any] = {}
         self.subscribed: set[str] = set()
         self.asked: queue.Queue[tuple[str, dict[str, Any]]] = queue.Queue()
         self.answered: list[Any] = []
@@ -124,8 +126,9 @@ class FakeAppServer:
         return {"thread": thread}
 
     def _subscribe(self, params: dict[str, Any]) -> Any:
+        answer = self._read(params)
         self.subscribed.add(params["threadId"])
-        return self._read(params)
+        return {**answer, **self.policy}
 
     def _unsubscribe(self, params: dict[str, Any]) -> Any:
         self.subscribed.discard(params["threadId"])

@@ -173,6 +173,12 @@ class BrokerLink:
             self._lose()
             self._attempt_due = monotonic()
 
+    def leave(self) -> None:
+        """This turned out to be no session: if it has introduced itself as one, that ends."""
+        if self.session is not None and self.state == UP:
+            self.ask("end", {}, monotonic() + limits.SHIM_HANDSHAKE_S, _ignore)
+        self.session = self._token = None
+
     def drop(self) -> None:
         """Ends the link."""
         if self._peer is not None:
@@ -223,6 +229,10 @@ class BrokerLink:
         self._peer = Peer(path, self._receive)
         deadline = monotonic() + limits.SHIM_HANDSHAKE_S
         hello = {"protocol": limits.PROTOCOL, "client": f"xsessionctl-mcp/{__version__}"}
+        if self._identity.guest:
+            self.state = ATTACHING
+            self._peer.ask("hello", {**hello, "conversation": self._identity.conversation}, deadline, self._attached)
+            return
         self._peer.ask("hello", hello, deadline, self._greeted)
         if self._identity.granted:
             self.state = ATTACHING

@@ -56,6 +56,13 @@ _OFF = {
 }
 
 
+_GUEST = {
+    "code": "not_permitted",
+    "text": "Messages are read in the conversation that you are a subagent of.",
+    "hint": "They reach it by themselves; there is nothing for you to do.",
+}
+
+
 class _Running:
     """One call. deadline: when it has waited long enough for a link. asked: id of the request on the link, or None.
     outcome: text, structured content, whether that is an error. reply: what it waited for, as `show_message` gives
@@ -111,7 +118,6 @@ class Calls:
         if self._identity.off:
             self._write(_Running(call, {}, 0.0), answers.tell_refusal(_OFF), is_error=True)
             return
-        self._note_thread(call.meta)
         try:
             params = check_arguments(call.tool, call.arguments)
         except Refusal as refusal:
@@ -124,6 +130,9 @@ class Calls:
             if isinstance(wait, int | float):
                 params["wait_reply"] = min(float(wait), self._identity.wait_limit)
         elif call.tool == "read_messages":
+            if self._identity.guest:
+                self._write(_Running(call, {}, 0.0), answers.tell_refusal(_GUEST), is_error=True)
+                return
             params["render"] = True
         item = _Running(call, params, monotonic())
         self._running.append(item)
@@ -220,7 +229,7 @@ class Calls:
 
     def _fetch_mail(self, item: _Running) -> None:
         """What waits for this session comes along with the result."""
-        if self._link.state != "up" or item.call.aside:
+        if self._link.state != "up" or item.call.aside or self._identity.guest:
             self._show(item, Batch())
             return
 
@@ -345,13 +354,6 @@ class Calls:
     def _release(self, ids: list[str]) -> None:
         if ids:
             self._link.tell("release", {"ids": ids})
-
-    def _note_thread(self, meta: Mapping[str, object]) -> None:
-        """Codex writes the conversation's id into each call; nobody else can tell it."""
-        thread = meta.get("threadId")
-        if self._identity.harness == "codex" and isinstance(thread, str) and thread and not self._identity.conversation:
-            self._identity.conversation = thread
-            self._link.tell("update", {"harness_session_id": thread})
 
 
 def _reply_message(result: Mapping[str, object]) -> dict[str, object] | None:

@@ -92,8 +92,8 @@ class Courier:
 
     @property
     def _is_open(self) -> bool:
-        """Whether the door may be used: only with hooks, because without them nothing tells what became of a text."""
-        return self.hooked and self._door.is_open
+        """Whether the door may be used: not if nothing would tell what became of a text."""
+        return self._door.is_open and (self.hooked or self._door.proves)
 
     @property
     def due(self) -> float | None:
@@ -129,6 +129,10 @@ class Courier:
         unacked = sorted(self._bag.unacked)
         if unacked:
             self.acknowledge(unacked)
+        known = self._link.session or {}
+        if known.get("delivery") not in (None, self._identity.delivery):
+            # The door opened while the session introduced itself.
+            self._link.tell("update", {"delivery": self._identity.delivery, "modes": list(self._identity.modes)})
         self._taking = False
         self._kept = None
         self.waiting = queued > 0
@@ -167,6 +171,8 @@ class Courier:
         if not marks:
             return
         batch = self._posted
+        if batch is not None and self._door.proves and self._door.is_open:
+            return  # the door is about to say the same, and is not free for the next text before
         if batch is not None and (batch.mark in marks or not set(marks).isdisjoint(batch.ids)):
             # One text, so one evidence.
             self._arrived(batch, [mark for mark in marks if mark not in batch.ids])
@@ -271,6 +277,9 @@ class Courier:
                 self._link.tell("handed", {"ids": batch.ids})
         elif outcome == DELIVERED:
             self._arrived(batch, [])
+        elif outcome == REFUSED and self.state not in RUNNING and not set(NEXT_STEP_ONLY).isdisjoint(batch.modes):
+            self._posted = None
+            self.put_away(batch)  # the turn that it should join has ended; the broker knows when there is another
         elif outcome == REFUSED:
             self._posted, self._kept = None, batch
             self._retry_at = monotonic() + self._retry_s

@@ -60,9 +60,8 @@ class Hooks:
     """
 
     __slots__ = (
-        "_asked", "_by_turn", "_courier", "_dialect", "_identity", "_link", "_look_at", "_owed", "_proven",
-        "_saw_bypass",
-        "_state", "look",
+        "_asked", "_by_turn", "_courier", "_dialect", "_identity", "_link", "_look_at", "_mode", "_owed", "_proven",
+        "_saw_bypass", "_state", "_unsandboxed", "look",
     )  # fmt: skip
 
     def __init__(self, identity: Identity, link: BrokerLink, courier: Courier, dialect: Dialect) -> None:
@@ -72,7 +71,8 @@ class Hooks:
         self._by_turn = True  # the broker knows `turn`
         self._owed: str | None = None  # by whom the turn began that the broker has not heard of
         self._proven = False
-        self._saw_bypass = False
+        self._mode: str | None = None
+        self._saw_bypass = self._unsandboxed = False
         self._look_at: float | None = None
         self.look: Callable[[], tuple[str | None, str | None]] | None = None
 
@@ -104,7 +104,7 @@ class Hooks:
         if isinstance(conversation, str) and conversation:
             self.is_conversation(conversation)
         if isinstance(mode, str) and mode:
-            self._note_mode(mode)
+            self.note_policy(mode, None)
         self.note_hooks_run()
         self._courier.step()
         if kind == dialects.PROMPT:
@@ -177,6 +177,18 @@ class Hooks:
             self._tell_turn("ended", None)
         if self._state == "waiting":
             self._link.tell("update", {"state": "waiting"})
+
+    def is_told(self, state: str, by: str) -> None:
+        """The harness says by its door what the session does now. by: what begins the turn, if one begins."""
+        if state == "idle":
+            self._ended()
+        elif self._state in RUNNING:
+            self._becomes(state)
+        else:
+            self._set("busy")
+            self._tell_turn("started", by)
+            self._courier.turn_is("busy")
+            self._becomes(state)
 
     def is_conversation(self, conversation: str) -> None:
         """The harness names the conversation that it runs."""
@@ -262,10 +274,21 @@ class Hooks:
         elif state in RUNNING and self._state == "waiting":
             self._becomes(state)
 
-    def _note_mode(self, mode: str) -> None:
-        self._saw_bypass = self._saw_bypass or mode == dialects.BYPASS
-        available = self._saw_bypass or self._identity.may_bypass
-        told = dialects.class_of(mode, bypass_available=available)
+    def note_policy(self, mode: str | None, unsandboxed: bool | None) -> None:  # noqa: FBT001 - both are findings
+        """What the harness says of its permissions now: its mode, and whether what the model runs is bound by nothing;
+        each None where nothing is said of it."""
+        if mode is not None:
+            self._mode = mode
+            self._saw_bypass = self._saw_bypass or mode == dialects.BYPASS
+        if unsandboxed is not None:
+            self._unsandboxed = unsandboxed
+        if self._unsandboxed:
+            told = "bypass"
+        elif self._mode is None:
+            return
+        else:
+            available = self._saw_bypass or self._identity.may_bypass
+            told = dialects.class_of(self._mode, bypass_available=available)
         if told != self._identity.told_class:
             self._identity.told_class = told
             self._link.tell("update", {"class": told})

@@ -56,12 +56,13 @@ class Identity:
     session's end. off: switched off by its user. calls_hooks: its MCP client runs hooks as tool calls. hooked: its
     user's installation says that the harness runs our hooks. granted: (socket, token file) from outside, or None.
     wait_limit: seconds a call may wait for a reply. conversation: its id as the harness has said it last, told_class:
-    the permission class as it has said it, each None before. delivery, modes: how mail can reach its model now.
+    the permission class as it has said it, each None before. guest: it is no session, but part of the one that runs the
+    conversation. delivery, modes: how mail can reach its model now.
     """
 
     __slots__ = (
-        "_argv", "_environ", "calls_hooks", "conversation", "cwd", "delivery", "explicit_harness", "granted", "harness",
-        "hooked", "inbound", "label", "modes", "name", "off", "perm_class", "pid", "told_class", "watched",
+        "_argv", "_environ", "calls_hooks", "conversation", "cwd", "delivery", "explicit_harness", "granted", "guest",
+        "harness", "hooked", "inbound", "label", "modes", "name", "off", "perm_class", "pid", "told_class", "watched",
     )  # fmt: skip
 
     def __init__(self, environ: Mapping[str, str], cwd: str, chain: list[tuple[int, list[str]]]) -> None:
@@ -82,6 +83,7 @@ class Identity:
         self.explicit_harness = _text(environ, "XSESSIOND_HARNESS")
         self.conversation: str | None = None
         self.told_class: str | None = None
+        self.guest = False
         self.delivery = "pull"
         self.modes: tuple[str, ...] = ("auto",)
         self.calls_hooks = False
@@ -143,6 +145,11 @@ class Identity:
         if self.perm_class in ("bypass", "prompting"):
             return self.perm_class
         return "bypass" if self._was_started_with(_BYPASS_FLAGS) else None
+
+    @property
+    def harness_argv(self) -> list[str]:
+        """The command line of the harness's process."""
+        return self._argv
 
     @property
     def may_bypass(self) -> bool:

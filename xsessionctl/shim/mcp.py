@@ -48,7 +48,7 @@ class Shim:
         )
         self._session.on_up = self._calls.link_is_up
         self._hooked: list[_HookCall] = []
-        self._introduced = False
+        self._introduced = self._wanted = False
         self._introduce_at: float | None = None
         self._ending: float | None = None  # until then what runs may finish; nothing more is read
         self._saying_goodbye = False
@@ -105,10 +105,11 @@ class Shim:
             if isinstance(event, Reply):
                 self._outlet.put(event.data)
             elif isinstance(event, Call):
-                self._introduce()
                 if event.tool == tools.HOOK:
                     self._hear(event)
                 else:
+                    self._session.note_origin(event.meta, {})
+                    self._introduce()
                     self._calls.start(event)
             elif isinstance(event, Cancel):
                 self._cancel(event.call)
@@ -126,6 +127,8 @@ class Shim:
         if not self._introduced and not self._identity.off:
             self._introduced = True
             self._session.begin()
+        if self._introduced and not self._wanted and self._session.is_known:
+            self._wanted = True
             self._link.want()
 
     def _list_tools(self, revision: str) -> list[dict[str, object]]:
@@ -136,6 +139,11 @@ class Shim:
         user's."""
         if tools.is_models_own(call.meta):
             self._calls.answer(call, tools.NOT_FOR_MODELS, is_error=True, done=_nothing, dropped=_nothing)
+            return
+        ours = self._session.note_origin(call.meta, call.arguments)
+        self._introduce()
+        if not ours:
+            self._calls.answer(call, "{}", is_error=False, done=_nothing, dropped=_nothing)
             return
         self._hooked = [item for item in self._hooked if not item.over]
         item = _HookCall(call, self._calls)

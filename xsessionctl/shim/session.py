@@ -6,8 +6,11 @@ have (hooks, a door) is loaded when the harness is known to be one of them. Refu
 
 from __future__ import annotations
 
+import os
+
 from xsessionctl.shim.broker_link import BrokerLink
 from xsessionctl.shim.courier import Courier
+from xsessionctl.shim.door import Door
 from xsessionctl.shim.mail import Mailbag
 
 TYPE_CHECKING = False
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from xsessionctl.shim.broker_link import Rendezvous
-    from xsessionctl.shim.door import Door
+    from xsessionctl.shim.doors.codex import CodexDoor
     from xsessionctl.shim.hooks import Hooks, Reply
     from xsessionctl.shim.identity import Identity
     from xsessionctl.shim.loop import Source
@@ -37,6 +40,7 @@ class Session:
         self.sources: list[Source] = [self.link, self]
         self.on_up: Callable[[], None] = _nothing
         self._door: Door | None = None
+        self._codex: CodexDoor | None = None
         self._close: list[Callable[[], None]] = []
         self.link.on_up = self._link_is_up
         self.link.on_told = self.courier.hear
@@ -67,11 +71,17 @@ class Session:
             from xsessionctl.shim.doors import typed
 
             self.use_door(typed.open_door(self.identity))
-        if self.identity.hooked:
+        elif harness == "codex":
+            from xsessionctl.shim.doors import codex
+
+            self._codex = door = codex.open_door(self.identity)
+            door.on_status, door.on_policy = self._codex_does, self._codex_may
+            self.use_door(door)
+        if self.identity.hooked and harness != "codex":  # there only their user's trust makes them run
             self.hooks.note_hooks_run()
 
     def use_door(self, door: Door) -> None:
-        """From now on this is the way in. Only with evidence to be had: without hooks it stays shut."""
+        """From now on this is the way in."""
         if self._door is not None:
             self.sources.remove(self._door)
         self._door = door
@@ -85,6 +95,39 @@ class Session:
             reply("{}", _nothing, _nothing)
         else:
             self.hooks.hear(fields, reply)
+
+    def note_origin(self, meta: Mapping[str, object], fields: Mapping[str, object]) -> bool:
+        """Where a tool call came from, as its `_meta` and, of a hook, its fields say. False if it says nothing about
+        what the session does: it is a subagent's, or no hook of the harness at all."""
+        if self._codex is None or self.hooks is None or self.identity.off:
+            return True
+        from xsessionctl.shim.codex import IDENTIFY, Origin
+
+        origin = Origin(meta, fields.get("session_id"))
+        if origin.subagent:
+            self._be_guest(str(origin.session))
+            return False
+        if origin.thread is not None:
+            self.hooks.is_conversation(origin.thread)
+            self._codex.know(origin.thread)
+        self.hooks.note_policy(None, origin.unsandboxed)
+        return fields.get("hook_event_name") != IDENTIFY
+
+    def _be_guest(self, conversation: str) -> None:
+        """This process serves a subagent: it is no session, and speaks for the one that the subagent belongs to."""
+        if not self.identity.guest:
+            self.identity.guest, self.identity.conversation = True, conversation
+            self.use_door(Door())
+            self.link.leave()
+
+    def _codex_does(self, state: str) -> None:
+        assert self.hooks is not None
+        assert self._codex is not None
+        self.hooks.is_told(state, "mail" if self._codex.is_busy else "other")
+
+    def _codex_may(self, asks: bool, confined: bool) -> None:  # noqa: FBT001 - both are findings
+        assert self.hooks is not None
+        self.hooks.note_policy("default" if asks else "bypassPermissions", not confined)
 
     def close(self) -> None:
         """The conversation is over, or this process is."""
@@ -103,6 +146,21 @@ class Session:
     # -- as a source of the loop: the deadlines ------------------------------------------------------------------------
 
     wants_write = False
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is sure that this is a session, and which one: then it may be introduced."""
+        identity = self.identity
+        if identity.guest:
+            return False
+        if identity.harness != "codex" or identity.conversation is not None or identity.granted:
+            return True
+        from xsessionctl.shim import codex
+        from xsessionctl.shim.identity import read_process
+
+        if identity.pid is None or codex.is_app_server(identity.harness_argv):
+            return identity.pid is None
+        return not codex.has_elder(identity.pid, os.getpid(), codex.list_processes, read_process)
 
     @property
     def due(self) -> float | None:

@@ -23,7 +23,7 @@ import psutil
 
 from tests.support.private_broker import short_temporary_directory
 
-from . import homes
+from . import codex_daemon, homes
 from .fakemodel import FakeModel
 from .install import require_harness
 from .processes import descendants_of, end_tree
@@ -46,13 +46,14 @@ class Harness:
     """How one CLI is told what to do: HOME files, variables (given the model's URL), arguments.
 
     ``headless``: arguments of a run that takes its prompt from stdin, answers it and ends. ``interactive``: those of a
-    terminal session that starts with the given prompt; None: not supported here.
+    terminal session that starts with the given prompt. ``clean``: ends what it leaves running in a HOME.
     """
 
     seed: Seed
     variables: Callable[[str], Mapping[str, str]]
     headless: tuple[str, ...]
-    interactive: Callable[[str], tuple[str, ...]] | None
+    interactive: Callable[[str], tuple[str, ...]]
+    clean: Callable[[Path], None] = lambda home: None
 
 
 def _claude_variables(model_url: str) -> Mapping[str, str]:
@@ -90,12 +91,12 @@ HARNESSES = {
     "claude": Harness(homes.seed_claude, _claude_variables, ("-p",), lambda prompt: ("--", prompt)),
     "opencode": Harness(homes.seed_opencode, _opencode_variables, ("run",), lambda prompt: ("--prompt", prompt)),
     "gemini": Harness(homes.seed_gemini, _gemini_variables, (), lambda prompt: ("-i", prompt)),
-    # A terminal session of Codex starts a daemon that outlives it: supported when a test needs it.
     "codex": Harness(
         homes.seed_codex,
         lambda model_url: {homes.CODEX_KEY_VARIABLE: "dummy"},
         ("exec", "--skip-git-repo-check", "-"),
-        None,
+        lambda prompt: (prompt,),
+        codex_daemon.stop_daemon,
     ),
 }
 
@@ -143,19 +144,22 @@ class HarnessSession:
         self._runs.append(run)
         return run
 
-    def open_terminal(self, tool: str, *args: str) -> Terminal:
+    def open_terminal(self, tool: str, *args: str, dismiss: str | None = None) -> Terminal:
         """Start an interactive session, idle after a first turn and with ``tool`` on offer; ``args`` are the CLI's.
+
+        dismiss: a question that the CLI asks before it begins, as a pattern on the screen; answered with Escape.
 
         An interactive CLI lets its user type before its MCP servers are connected, so turns without consequence are
         taken until the model is offered ``tool``.
         """
-        interactive = HARNESSES[self.name].interactive
-        if interactive is None:
-            raise ValueError(f"{self.name} is only run headless here")
-        argv = [str(self.command), *args, *interactive("hello")]
+        argv = [str(self.command), *args, *HARNESSES[self.name].interactive("hello")]
+        before = self.model.last
         terminal = Terminal(argv, self.environment, self.work, self.root / f"tmux{len(self._runs)}.sock")
         self._runs.append(terminal)
-        ended = self.model.wait_for_end(START_SECONDS)
+        if dismiss is not None:
+            terminal.wait_for_screen(dismiss, START_SECONDS)
+            terminal.press("Escape")
+        ended = self.model.wait_for_end(START_SECONDS, after=before)
         while not ended.offers(tool):
             terminal.enter("hello again", STEP_SECONDS)
             ended = self.model.wait_for_end(STEP_SECONDS, after=ended.number)
@@ -166,6 +170,7 @@ class HarnessSession:
         """End everything that was started in this session."""
         for run in self._runs:
             run.stop()
+        HARNESSES[self.name].clean(self.home)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """The door into a conversation of Codex: the daemon that runs it, an app-server that takes input from any client.
 
-    finding the thread ──▶ subscribe ──▶ turn/start, or turn/steer ──▶ our text begins as an item of the turn: DELIVERED
-                              │                  │                 └─▶ the turn ends without it: REFUSED, or GONE
-                              └── refused: GONE  └── the connection breaks: WRITTEN, for nobody knows
+    subscribe ──▶ turn/start, or turn/steer ──▶ accepted: WRITTEN ──▶ our text begins as an item of the turn: DELIVERED
+       │                  └── not taken: REFUSED            └───────▶ the turn ends without it: REFUSED, or GONE
+       └── not there: GONE
 
 `turn/start` begins a turn in an idle thread and joins the running one in a busy one: the text is read with the next
 request to the model, and no tool is disturbed. What is read is told by Codex itself, as an item with the id that was
@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 from time import monotonic
 
+from xsessionctl.shim.codex import IDENTIFY, control_socket
 from xsessionctl.shim.door import DELIVERED, GONE, REFUSED, WRITTEN, Door
 from xsessionctl.shim.doors.app_server import LATE, LOST, AppServer
 from xsessionctl.shim.peer import Foreign
@@ -28,61 +29,63 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from xsessionctl.shim.door import Done
+    from xsessionctl.shim.identity import Identity
 
     Result: TypeAlias = dict[str, object] | None
 
 SERVER = "xsession"
 """What our MCP server is called in Codex's configuration."""
-SETTLE_S = 5.0
-"""How long after the end of a turn it is waited for word of what became of a text in it."""
+RETRY_FIRST_S, RETRY_MOST_S = 1.0, 60.0
+"""Pause before a daemon that hung up is tried again; it doubles."""
 _WAITING = ("waitingOnApproval", "waitingOnUserInput")
 _INTO_A_TURN = ("inject", "steer")
 
 
-def control_socket(environ: Mapping[str, str]) -> str:
-    """Where the daemon listens. Codex gives its MCP servers no environment of its own: CODEX_HOME is there because our
-    installer wrote it into their configuration."""
-    home = environ.get("CODEX_HOME") or os.path.expanduser("~/.codex")
-    path = os.path.join(home, "app-server-control", "app-server-control.sock")
-    try:
-        return os.readlink(path)  # the path itself may be longer than the address of a socket can be
-    except OSError:
-        return path
+def open_door(identity: Identity) -> CodexDoor:
+    """The door of a session that Codex runs."""
+    door = CodexDoor(control_socket(identity.variable), identity.pid)
+    if identity.conversation is not None:
+        door.know(identity.conversation)
+    door.reopen()
+    return door
 
 
 class _Post:
     """A text under way. key: what its item in the turn is known by. turn: that it went to, or None. over: turns that
-    ended since it was sent, with how they did."""
+    ended since it was sent, with how they did. ends: its outcome is known, and told as soon as the thread is left."""
 
-    __slots__ = ("done", "key", "mode", "over", "sent", "settle_at", "text", "turn")
+    __slots__ = ("done", "ends", "key", "over", "sent", "text", "turn")
 
-    def __init__(self, text: str, mode: str, done: Done) -> None:
-        self.text, self.mode, self.done = text, mode, done
+    def __init__(self, text: str, done: Done) -> None:
+        self.text, self.done = text, done
         self.key = f"xsession-{os.urandom(12).hex()}"
-        self.sent = False
+        self.sent = self.ends = False
         self.turn: str | None = None
         self.over: dict[str, str] = {}
-        self.settle_at: float | None = None
 
 
 class CodexDoor(Door):
     """See the module.
 
     thread: the conversation's id, once it is known (`know`). on_status: called with `idle`, `busy` or `waiting` when
-    Codex says that this is what the conversation does now.
+    Codex says that this is what the conversation does now. on_policy: called with whether it asks before it acts, and
+    whether what it runs is confined.
     """
 
     modes = ("auto", "followup", "inject", "steer")
+    proves = True
 
     def __init__(self, path: str, daemon: int | None) -> None:
-        """path: see `control_socket`. daemon: pid of the process that this one was started by."""
+        """path: see `control_socket`. daemon: pid of the process that started this one."""
         super().__init__()
         self.thread: str | None = None
         self.on_status: Callable[[str], None] = _ignore
+        self.on_policy: Callable[[bool, bool], None] = _ignore
         self._path, self._daemon = path, daemon
         self._server: AppServer | None = None
-        self._elsewhere = False
-        self._loaded = False
+        self._elsewhere = self._shut = self._loaded = False
+        self._retry_at: float | None = None
+        self._retry_s = RETRY_FIRST_S
         self._post: _Post | None = None
 
     # -- finding -------------------------------------------------------------------------------------------------------
@@ -90,44 +93,62 @@ class CodexDoor(Door):
     @property
     def is_open(self) -> bool:
         """Whether the daemon has this conversation."""
-        return self._server is not None and self._loaded
+        return self._loaded and not self._shut
 
     @property
-    def may_find(self) -> bool:
-        """Whether the daemon may still tell which conversation this is."""
-        return self.thread is None and not self._elsewhere and self._server is not None
+    def is_busy(self) -> bool:
+        """Whether a text is under way."""
+        return self._post is not None
 
     def know(self, thread: str) -> None:
         """Says which conversation this is."""
-        self.thread = thread
-        self._look()
+        if thread != self.thread:
+            self.thread = thread
+            self._look()
+
+    def shut(self) -> None:
+        """See `Door.shut`."""
+        self._shut = True
+        self._retry_at = monotonic() + RETRY_MOST_S
 
     def reopen(self) -> None:
-        """Connects if it is not connected, and looks whether the thread is there."""
-        if self._elsewhere or self._loaded:
+        """See `Door.reopen`: connects if it is not connected, and looks whether the thread is there."""
+        if self._elsewhere:
             return
-        if self._server is not None:
+        if self._shut:
+            self._shut = False
+            if self._loaded:
+                self.on_change()
+        if self._server is None:
+            self._connect()
+        elif not self._loaded:
             self._look()
-            return
+
+    def close(self) -> None:
+        """See `Door.close`."""
+        self._post = self._retry_at = None
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
+
+    def _connect(self) -> None:
         try:
-            self._server = AppServer(self._path, self._look, self._hear, self._lose)
+            server = AppServer(self._path, self._greeted, self._hear, self._lose)
         except (OSError, ImportError):
             return
         except Foreign:
             self._elsewhere = True
             return
-        if self._server.pid is not None and self._server.pid != self._daemon:
+        if server.pid is not None and server.pid != self._daemon:
             # `codex exec`, a terminal without daemon, an editor's own server: their threads are not in there.
             self._elsewhere = True
-            self._server.close()
-            self._server = None
-
-    def close(self) -> None:
-        """The session ends."""
-        self._post = None
-        server, self._server = self._server, None
-        if server is not None:
             server.close()
+            return
+        self._server = server
+
+    def _greeted(self) -> None:
+        self._retry_s = RETRY_FIRST_S
+        self._look()
 
     def _look(self) -> None:
         """Asks for the conversation; as long as it is not known, which one it is."""
@@ -157,9 +178,9 @@ class CodexDoor(Door):
             self._server.call("thread/read", {"threadId": thread}, read)
 
     def _call(self, thread: str) -> None:
-        """Has Codex call our tool in that thread: if that call arrives here, it is ours. Every thread has a server of
-        its own, and nothing else tells the server whose it is before the first prompt."""
-        call = {"threadId": thread, "server": SERVER, "tool": "hook", "arguments": {"event": "Identify"}}
+        """Has Codex call our tool in that thread: if that call arrives here, it is ours. Nothing else tells before the
+        first prompt."""
+        call = {"threadId": thread, "server": SERVER, "tool": "hook", "arguments": {"hook_event_name": IDENTIFY}}
         if self._server is not None and self.thread is None:
             self._server.call("mcpServer/tool/call", call, _nothing)
 
@@ -167,11 +188,26 @@ class CodexDoor(Door):
         thread = _object((result or {}).get("thread"))
         status = _object(thread.get("status"))
         loaded = status.get("type") not in (None, "notLoaded") and thread.get("canAcceptDirectInput") is not False
-        if loaded != self._loaded:
-            self._loaded = loaded
-            self.on_change()
-        if loaded:
+        if loaded and not self._loaded and self._server is not None:
+
+            def joined(result: Result, problem: str | None) -> None:
+                self._see_policy(result, problem)
+                self._leave(self._open)
+
             self._tell(status)
+            self._server.call("thread/resume", self._joining, joined)
+        elif not loaded:
+            self._lack()
+
+    def _open(self) -> None:
+        if self._server is not None and not self._loaded:
+            self._loaded = True
+            self.on_change()
+
+    def _see_policy(self, result: Result, problem: str | None) -> None:
+        if result is not None:
+            sandbox = _object(result.get("sandbox")).get("type")
+            self.on_policy(result.get("approvalPolicy") != "never", sandbox != "dangerFullAccess")
 
     # -- what Codex tells ----------------------------------------------------------------------------------------------
 
@@ -186,10 +222,10 @@ class CodexDoor(Door):
         if method == "thread/status/changed":
             self._tell(_object(params.get("status")))
         elif method == "thread/closed":
-            self._shut()
+            self._lack()
         elif method == "item/started":
             post = self._post
-            if post is not None and _object(params.get("item")).get("clientId") == post.key:
+            if post is not None and not post.ends and _object(params.get("item")).get("clientId") == post.key:
                 self._finish(post, DELIVERED)
         elif method == "turn/completed":
             turn = _object(params.get("turn"))
@@ -197,50 +233,57 @@ class CodexDoor(Door):
 
     def _tell(self, status: Mapping[str, object]) -> None:
         kind, flags = status.get("type"), status.get("activeFlags")
-        if kind == "notLoaded":
-            return  # `thread/closed` follows
-        post = self._post
         if kind == "active":
-            if post is not None:
-                post.settle_at = None
             waits = isinstance(flags, list) and any(flag in _WAITING for flag in flags)
             self.on_status("waiting" if waits else "busy")
-            return
-        if post is not None and post.turn is not None:
-            post.settle_at = monotonic() + SETTLE_S
-        self.on_status("idle")
+        elif kind != "notLoaded":  # which `thread/closed` follows
+            self.on_status("idle")
 
-    def _shut(self) -> None:
-        """The thread is not to be had any more, at least for now."""
-        if self._post is not None:
-            self._finish(self._post, WRITTEN if self._post.sent else GONE)
+    def _lack(self) -> None:
+        """The thread is not to be had any more, at least for now. What became of a text that was sent nobody knows."""
+        post = self._post
+        if post is not None and post.turn is not None:
+            self._post = None
+        elif post is not None:
+            self._finish(post, WRITTEN if post.sent else GONE)
         if self._loaded:
             self._loaded = False
             self.on_change()
 
     def _lose(self) -> None:
         self._server = None
-        self._shut()
+        self._retry_at = monotonic() + self._retry_s
+        self._retry_s = min(self._retry_s * 2, RETRY_MOST_S)
+        self._lack()
 
     # -- posting -------------------------------------------------------------------------------------------------------
 
+    @property
+    def _joining(self) -> dict[str, object]:
+        """The thread runs here: this joins it, and changes nothing."""
+        return {"threadId": self.thread, "excludeTurns": True}
+
     def post(self, text: str, *, busy: bool, mode: str, done: Done) -> None:
         """See `Door`."""
-        if self._server is None or not self._loaded:
+        if self._server is None or not self.is_open:
             done(GONE)
             return
-        post = self._post = _Post(text, mode, done)
+        if self._post is not None:
+            done(REFUSED)
+            return
+        post = self._post = _Post(text, done)
 
         def subscribed(result: Result, problem: str | None) -> None:
+            self._see_policy(result, problem)
             if problem is not None:
-                self._break(post)
+                self._finish(post, GONE)
+                self._lack()
             elif mode in _INTO_A_TURN:
                 self._steer(post)
             else:
                 self._send("turn/start", post, {})
 
-        # The thread runs here: this joins it, and changes nothing.
-        self._server.call("thread/resume", {"threadId": self.thread, "excludeTurns": True}, subscribed)
+        self._server.call("thread/resume", self._joining, subscribed)
 
     def _steer(self, post: _Post) -> None:
         """Into the turn that runs, or not at all."""
@@ -259,14 +302,14 @@ class CodexDoor(Door):
 
     def _send(self, method: str, post: _Post, more: Mapping[str, object]) -> None:
         def accepted(result: Result, problem: str | None) -> None:
-            if self._post is not post:
+            if self._post is not post or post.ends:
                 return  # it was in the turn before this answer came
             if result is None:
                 # Not taken, for what reason ever, is as good as not now; no answer is neither.
                 self._finish(post, WRITTEN if problem in (LATE, LOST) else REFUSED)
                 return
-            turn = _object(result.get("turn")).get("id") or result.get("turnId")
-            post.turn = str(turn)
+            post.turn = str(_object(result.get("turn")).get("id") or result.get("turnId"))
+            post.done(WRITTEN)
             if post.turn in post.over:
                 self._end_turn(post.turn, post.over[post.turn])
 
@@ -279,33 +322,32 @@ class CodexDoor(Door):
 
     def _end_turn(self, turn: str, status: str) -> None:
         post = self._post
-        if post is None or not post.sent:
+        if post is None or not post.sent or post.ends:
             return
         if post.turn is None:
             post.over[turn] = status
+        elif post.turn == turn and status == "interrupted":
+            self._finish(post, REFUSED)  # its user stopped the turn before it was read: Codex has forgotten it
         elif post.turn == turn:
-            if status == "interrupted":
-                self._finish(post, REFUSED)  # its user stopped the turn before it was read: Codex has forgotten it
-            else:
-                self._break(post)  # a hook of the user's lets no such prompt through, or Codex has changed
-
-    def _break(self, post: _Post) -> None:
-        self._finish(post, GONE)
-        self._shut()
+            self.shut()  # a hook of the user's lets no such prompt through, or Codex has changed
+            self._finish(post, GONE)
 
     def _finish(self, post: _Post, outcome: str) -> None:
-        if self._post is not post:
-            return
-        self._post = None
+        if self._post is post and not post.ends:
+            post.ends = True
+            self._leave(lambda: self._end(post, outcome))
 
-        def unsubscribed(result: Result, problem: str | None) -> None:
+    def _end(self, post: _Post, outcome: str) -> None:
+        if self._post is post:
+            self._post = None
             post.done(outcome)
 
-        # Before anything else is asked: a subscription that comes after this must not be undone by it.
+    def _leave(self, then: Callable[[], None]) -> None:
+        """Unsubscribes. Only then what follows: a subscription that comes after this must not be undone by it."""
         if self._server is None or self._server.closed:
-            post.done(outcome)
+            then()
         else:
-            self._server.call("thread/unsubscribe", {"threadId": self.thread}, unsubscribed)
+            self._server.call("thread/unsubscribe", {"threadId": self.thread}, lambda result, problem: then())
 
     # -- as a source of the loop ---------------------------------------------------------------------------------------
 
@@ -317,7 +359,7 @@ class CodexDoor(Door):
     @property
     def due(self) -> float | None:  # type: ignore[override]
         """When `tick` has something to do."""
-        times = [self._server.due if self._server else None, self._post.settle_at if self._post else None]
+        times = [self._server.due if self._server else None, self._retry_at]
         return min((time for time in times if time is not None), default=None)
 
     def fileno(self) -> int | None:
@@ -338,9 +380,9 @@ class CodexDoor(Door):
         """Call when `due` is over."""
         if self._server is not None:
             self._server.tick(now)
-        post = self._post
-        if post is not None and post.settle_at is not None and post.settle_at <= now:
-            self._finish(post, WRITTEN)
+        if self._retry_at is not None and self._retry_at <= now:
+            self._retry_at = None
+            self.reopen()
 
 
 def _object(value: object) -> dict[str, object]:
@@ -351,5 +393,5 @@ def _nothing(result: Result, problem: str | None) -> None:
     pass
 
 
-def _ignore(status: str) -> None:
+def _ignore(*_: object) -> None:
     pass

@@ -1,0 +1,115 @@
+"""What a Codex in a terminal leaves running in its HOME: the app-server daemon and the daemon's updater.
+
+Both outlive every terminal, and copy the program, some 0.4 GB, into each new HOME: a test module should do with one.
+They are ended by the pids that stand in that HOME's own files, and only if their command line shows a program of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+from websockets.sync.client import unix_connect
+
+from xsessionctl.shim.dialects import CODEX
+
+from .processes import descendants_of, end_processes
+
+HOOK_TIMEOUT_S = 5
+CALL_SECONDS = 20.0
+
+
+def daemon_processes(home: Path) -> list[psutil.Process]:
+    """The daemon and its updater, each if it runs."""
+    found = []
+    for name in ("daemon.pid", "daemon-updater.pid"):
+        try:
+            process = psutil.Process(json.loads((home / ".codex/app-server-daemon" / name).read_text())["pid"])
+            if any(str(home) in word for word in process.cmdline()):
+                found.append(process)
+        except (OSError, ValueError, KeyError, psutil.Error):
+            continue
+    return found
+
+
+def stop_daemon(home: Path) -> None:
+    """End both, and the servers below them; remove the files that they keep outside of HOME."""
+    found = daemon_processes(home)
+    end_processes([*found, *(child for process in found for child in descendants_of(process.pid))])
+    for link in ("app-server-control/app-server-control.sock", "app-server-daemon/daemon-updater.sock"):
+        path = home / ".codex" / link
+        if path.is_symlink():
+            target = path.readlink()
+            target.unlink(missing_ok=True)
+            target.with_name(target.name + ".lock").unlink(missing_ok=True)
+
+
+def add_hooks(home: Path, *, server: str = "xsession") -> None:
+    """Our hooks, each a call of our MCP server's `hook` tool. They do not run before they are trusted."""
+    hooks = {
+        event: [
+            {
+                "hooks": [
+                    {
+                        "type": "mcp_tool",
+                        "server": server,
+                        "tool": "hook",
+                        "timeout": HOOK_TIMEOUT_S,
+                        "input": {name: f"${{{name}}}" for name in ("hook_event_name", "session_id", *fields)},
+                    }
+                ]
+            }
+        ]
+        for event, fields in CODEX.inputs.items()
+    }
+    (home / ".codex" / "hooks.json").write_text(json.dumps({"hooks": hooks}))
+
+
+def trust_hooks(home: Path, work: Path) -> list[str]:
+    """Trust all hooks of this test's own HOME, as its user does with `/hooks`; what the daemon says of each then."""
+    client = DaemonClient(home)
+    hooks = client.call("hooks/list", cwds=[str(work)])["data"][0]["hooks"]
+    value = {hook["key"]: {"trusted_hash": hook["currentHash"]} for hook in hooks}
+    client.call("config/batchWrite", edits=[{"keyPath": "hooks.state", "value": value, "mergeStrategy": "upsert"}])
+    statuses = [hook["trustStatus"] for hook in client.call("hooks/list", cwds=[str(work)])["data"][0]["hooks"]]
+    client.close()
+    return statuses
+
+
+class DaemonClient:
+    """Another client of the daemon, as a test needs it."""
+
+    def __init__(self, home: Path) -> None:
+        path = home / ".codex/app-server-control/app-server-control.sock"
+        self._socket = unix_connect(str(path.readlink()), compression=None)
+        self._last_id = 0
+        info = {"name": "test", "version": "0"}
+        self.call("initialize", clientInfo=info, capabilities={"experimentalApi": True})
+        self._socket.send(json.dumps({"method": "initialized"}))
+
+    def call(self, method: str, **params: Any) -> Any:
+        """The result of a request; AssertionError with what Codex said against it."""
+        self._last_id += 1
+        self._socket.send(json.dumps({"id": self._last_id, "method": method, "params": params}))
+        for message in self._messages():
+            if message.get("id") == self._last_id and "method" not in message:
+                assert "result" in message, message
+                return message["result"]
+        raise AssertionError("the daemon hung up")
+
+    def threads(self) -> list[dict[str, Any]]:
+        """The conversations that are loaded, without Codex's own."""
+        ids = self.call("thread/loaded/list")["data"]
+        threads = [self.call("thread/read", threadId=thread)["thread"] for thread in ids]
+        return [thread for thread in threads if not thread["ephemeral"]]
+
+    def close(self) -> None:
+        """Hang up."""
+        self._socket.close()
+
+    def _messages(self) -> Iterator[dict[str, Any]]:
+        while True:
+            yield json.loads(self._socket.recv(CALL_SECONDS))
