@@ -11,6 +11,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from xsessiond.core.mailbox import FINAL, TRANSITIONS, WAITING, Box, Message, message_of, settled
+from xsessiond.core.modes import MODES, is_due
 from xsessiond.core.records import MessageRow
 
 ROW = MessageRow(
@@ -174,3 +175,73 @@ def test_what_is_held_counts_for_itself() -> None:
     assert (len(box), box.size, box.held_size) == (0, 0, 10)
     box.let_go([box.held[message(1).id]])
     assert (len(box), box.size, box.held_size) == (1, 10, 0)
+
+
+# -- modes -------------------------------------------------------------------------------------------------------------
+
+
+def of_mode(seq: int, mode: str, sender: str = "s-a") -> Message:
+    return message_of(replace(ROW, seq=seq, id=f"m-{seq}", mode=mode, sender_id=sender, bytes=10), Raw(b"{}"))
+
+
+def test_what_is_not_due_waits_and_so_does_what_its_sender_wrote_after_it() -> None:
+    """7.3, W15: per pair, whatever the modes are; others go ahead."""
+    box = Box()
+    for one in (
+        of_mode(1, "auto"),
+        of_mode(2, "followup"),
+        of_mode(3, "auto"),
+        of_mode(4, "steer", "s-c"),
+        of_mode(5, "steer"),
+        of_mode(6, "auto", "s-c"),
+    ):
+        box.put(one)
+    assert ids(box.due("busy")) == [1, 4, 6]
+    assert ids(box.due("idle")) == [1, 2, 3]
+    assert ids(box.due("unknown")) == [1, 2, 3, 4, 5, 6]
+    assert ids(box.lease(7, 2, "busy")) == [1, 4]
+    assert ids(box.waiting) == [2, 3, 5, 6]
+    assert ids(box.lease(7, 9, "busy")) == [6]
+    assert ids(box.lease(7, 9, "idle")) == [2, 3]
+    assert ids(box.lease(7, 9, "idle")) == []
+    assert ids(box.lease(7, 9, "waiting")) == [5]
+
+
+def test_what_comes_back_is_as_choosy_as_before() -> None:
+    box = Box()
+    box.put(of_mode(1, "followup"))
+    (one,) = box.lease(7, 1, "idle")
+    assert ids(box.due("busy")) == []
+    box.restore([one])
+    assert ids(box.due("busy")) == []
+    assert ids(box.due("idle")) == [1]
+    held = of_mode(2, "steer", "s-c")
+    box.hold(held)
+    box.let_go([held])
+    assert ids(box.due("busy")) == [2]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(MODES), st.sampled_from("abc")), max_size=12),
+    st.lists(st.tuples(st.sampled_from(["busy", "idle", "unknown"]), st.integers(0, 3)), max_size=12),
+)
+def test_a_pair_keeps_its_order_and_nothing_comes_before_its_time(
+    messages: list[tuple[str, str]], takes: list[tuple[str, int]]
+) -> None:
+    box = Box()
+    for seq, (mode, sender) in enumerate(messages, 1):
+        box.put(of_mode(seq, mode, sender))
+    taken: list[Message] = []
+    for state, most in takes:
+        some = box.lease(7, most, state)
+        assert all(is_due(one.row.mode, state) for one in some)
+        taken += some
+    for sender in "abc":
+        seqs = [one.seq for one in taken if one.row.sender_id == sender]
+        assert seqs == sorted(seqs)
+        assert seqs == [seq for seq, (_, of) in enumerate(messages, 1) if of == sender][: len(seqs)]
+    for state in ("idle", "busy"):  # a turn, its end, and another turn for each: then nothing is left
+        for _ in messages:
+            box.lease(7, 99, state)
+            box.lease(7, 99, "busy" if state == "idle" else "idle")
+    assert not box.waiting

@@ -11,7 +11,7 @@ from xsessiond.core.effects import Prune
 from xsessiond.core.limits import QUEUE_BYTES_PER_SESSION
 from xsessiond.core.pacing import PaceSettings
 from xsessiond.core.records import MarkMessage, PutMessage
-from xsessiond.core.sending import NOTICES
+from xsessiond.core.sending import IN_TURN, NOTICES
 from xsessiond.core.state import CoreSettings
 
 DAY = 24 * 3600
@@ -140,12 +140,26 @@ def test_a_refusal_stores_nothing(
     assert web.take() == []
 
 
+def test_a_sender_knows_what_a_followup_waits_for(house: House, api: Guest) -> None:
+    web = house.join("web", modes=["auto", "followup"], delivery="push")
+    for phase, notice in (("started", IN_TURN), ("ended", None)):
+        web.line.tell("turn", phase=phase)
+        assert api.send(web, phase, mode="followup")["notice"] == notice
+    web.line.tell("turn", phase="started")
+    assert api.send(web, "1")["notice"] is None
+
+
 def test_a_mode_that_the_receiver_has_goes(house: House, api: Guest) -> None:
     """3.6: never downgraded in silence; what it can do instead is named."""
-    web = house.join("web", modes=["auto", "followup"])
+    web = house.join("web", modes=["auto", "followup", "steer"])
+    web.line.tell("turn", phase="ended")
     assert api.send(web, "1", mode="followup")["state"] == "queued"
     assert web.take()[0]["mode"] == "followup"
-    assert "auto, followup" in (refused(lambda: api.send(web, "2", mode="steer")).hint or "")
+    for mode in ("steer", "inject"):
+        refusal = refused(lambda mode=mode: api.send(web, "2", mode=mode))  # type: ignore[misc]
+        assert refusal.code == "unsupported_mode"
+        assert is_sentence(refusal.text)
+        assert refusal.hint == "It can: auto, followup."
 
 
 @pytest.mark.parametrize("waiting, goes", [(48, True), (49, True), (50, False)])

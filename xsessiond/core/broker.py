@@ -82,7 +82,7 @@ class Broker:
             self.core, self._delivery, self._liveness, self._waits, self._holding, self._watchers, self._brakes
         )
         self._questions = Questions(self.core, self._liveness)
-        self._turns = Turns(self.core, self._receipts)
+        self._turns = Turns(self.core, self._receipts, self._delivery)
         intro, sending, questions, delivery = self._introductions, self._sending, self._questions, self._delivery
         deciding = self._deciding
         # Any: each handler takes the type of request that is its key, which a dict cannot say.

@@ -43,8 +43,8 @@ class Delivery:
         self._core, self._receipts, self._waits = core, receipts, waits
 
     def offer(self, target: Session, now: Now, added: int = 0) -> None:
-        """Pushes what waits over a link that wants it. Without one, tells the links when mail began to wait: when all
-        of it is among the `added` that were just put there."""
+        """Pushes what is due over a link that wants it. Without one, tells the links when mail began to wait: when all
+        that is due is among the `added` that became so now."""
         box = target.box
         if not box.waiting:
             return
@@ -57,16 +57,17 @@ class Delivery:
             pushing = True
             room = limits.PUSH_WINDOW - len(wire.outstanding)
             if room > 0:
-                for message in box.lease(link, room):
+                for message in box.lease(link, room, target.state):
                     wire.pushed += 1
                     wire.outstanding[message.id] = wire.pushed, message
                     shape = PushShape(wire.pushed, shape_delivery(message, target, now.ms))
                     self._core.send(link, encode_notification("message", shape))
                 return
-        if not pushing and len(box.waiting) <= added:
+        count = 0 if pushing else len(box.due(target.state))
+        if 0 < count <= added:
             for link in target.links:
                 if not wires[link].push:
-                    self._core.send(link, encode_notification("mail", {"queued": added}))
+                    self._core.send(link, encode_notification("mail", {"queued": count}))
 
     def arrive(self, messages: Sequence[Message], target: Session, now: Now) -> None:
         """These were put into its box: a reply goes to whoever waits for it, all else is offered."""
@@ -79,6 +80,13 @@ class Delivery:
             self.offer(target, now, added=len(others))
         if not target.running:
             self.keep_for_later(target, now)
+
+    def follow(self, target: Session, before: str, now: Now) -> None:
+        """The state of a session is another one than before: what waited for that goes."""
+        was_due = {message.id for message in target.box.due(before)}
+        added = sum(message.id not in was_due for message in target.box.due(target.state))
+        if added:
+            self.offer(target, now, added)
 
     def announce(self, wire: Wire, session: Session, now: Now) -> None:
         """A link has become one of this session: it hears what waits."""
@@ -98,8 +106,8 @@ class Delivery:
         taken: list[Raw] = []
         size = 0
         box = box_of.box
-        while box.waiting and len(taken) < most:
-            shape = shape_delivery(box.waiting[0], box_of, now.ms)
+        for message in list(islice(box.due(box_of.state), most)):
+            shape = shape_delivery(message, box_of, now.ms)
             data = encode(shape)
             if request.params.render:
                 rendered = encode(self._rendered(shape, box_of))
@@ -109,12 +117,14 @@ class Delivery:
                 break
             size += len(data) + 1
             taken.append(Raw(data))
-            box.lease(wire.link, 1)
+            box.lease_one(message, wire.link)
         if taken and wire.session is None:
             wire.borrowed.add(box_of)
         self._receipts.confirm(wire, now)
         receipts = self._receipts.show(wire, box_of)
-        self._core.answer(wire, request.id, {"messages": taken, "receipts": receipts, "left": len(box.waiting)})
+        self._core.answer(
+            wire, request.id, {"messages": taken, "receipts": receipts, "left": len(box.due(box_of.state))}
+        )
 
     def _box_for(self, wire: Wire) -> Session:
         """Whose mail this link may take: its session's; on the rendezvous, a human takes what was answered to them."""

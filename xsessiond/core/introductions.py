@@ -336,7 +336,7 @@ class Introductions:
         params = request.params
         if params.harness_session_id is not UNSET:
             _check_conversation(params.harness_session_id)
-        before = session.to_row("", "")
+        before, was = session.to_row("", ""), session.state
         if params.state is not UNSET:
             session.state = params.state
         if params.perm_class is not UNSET:
@@ -356,6 +356,7 @@ class Introductions:
             self._holding.reconsider(session, now)
         self._core.answer(wire, request.id, {"session": self._core.shape(session)})
         self._delivery.resume(session, now)
+        self._delivery.follow(session, was, now)
 
     # -- going ------------------------------------------------------------------------------
 

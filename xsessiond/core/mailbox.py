@@ -4,16 +4,19 @@
 
 Laws: a state changes only by `advance`, by the table; a lease is not a state: a leased message is still `queued`
 (nobody is known to have it) and comes back in its old place when the lease ends. Order of acceptance is the order of
-delivery. Refuses to know: links beyond their number, who may send, what is said to whom.
+delivery, of one sender whatever the modes are. Refuses to know: links beyond their number, who may send, what is said
+to whom.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
 
 from msgspec import Raw, Struct
 
+from xsessiond.core.modes import is_due
 from xsessiond.core.records import HoldRow, MessageRow
 
 FINAL = frozenset({"denied", "expired", "refused", "discarded"})
@@ -85,13 +88,14 @@ class Box:
     """What one receiver has not taken. `waiting` is in order; `leased` by id, in the order of leasing; `held` by id, in
     order: it is not the receiver's before a human lets it go. size, held_size: bytes of the bodies in them."""
 
-    __slots__ = ("held", "held_size", "leased", "size", "waiting")
+    __slots__ = ("_choosy", "held", "held_size", "leased", "size", "waiting")
 
     def __init__(self) -> None:
         self.waiting: deque[Message] = deque()
         self.leased: dict[str, Message] = {}
         self.held: dict[str, Message] = {}
         self.size = self.held_size = 0
+        self._choosy = False  # whether something that waits may be of a mode that is not always due
 
     def __len__(self) -> int:
         """Messages that count against the queue's limit: waiting and leased."""
@@ -105,6 +109,8 @@ class Box:
         """A new one, at the end."""
         self.waiting.append(message)
         self.size += message.size
+        if message.row.mode != "auto":
+            self._choosy = True
 
     def hold(self, message: Message) -> None:
         """A new one that must not be taken yet."""
@@ -117,17 +123,35 @@ class Box:
         size = sum(message.size for message in freed)
         self.held_size -= size
         self.size += size
-        self.waiting = deque(sorted([*freed, *self.waiting], key=_by_seq))
+        self._put_back(freed)
 
-    def lease(self, link: int, most: int) -> list[Message]:
-        """Takes up to `most` for a link, oldest first."""
-        waiting, leased = self.waiting, self.leased
-        taken: list[Message] = []
-        while waiting and len(taken) < most:
-            message = waiting.popleft()
-            message.lease = link
-            leased[message.id] = message
-            taken.append(message)
+    def _put_back(self, messages: list[Message]) -> None:
+        self.waiting = deque(sorted([*messages, *self.waiting], key=_by_seq))
+        self._choosy = True  # until somebody looks
+
+    def due(self, state: str) -> Collection[Message]:
+        """What a receiver in this state may take now, in order. What is not due, and what stands behind it of the same
+        sender, waits."""
+        if not self._choosy:
+            return self.waiting
+        self._choosy = False
+        found: list[Message] = []
+        later: set[str | None] = set()
+        for message in self.waiting:
+            mode, sender = message.row.mode, message.row.sender_id
+            if mode != "auto":
+                self._choosy = True
+            if sender not in later and is_due(mode, state):
+                found.append(message)
+            else:
+                later.add(sender)
+        return found
+
+    def lease(self, link: int, most: int, state: str = "unknown") -> list[Message]:
+        """Takes up to `most` of what is due for a link, oldest first. state: of the receiver."""
+        taken = list(islice(self.due(state), most))
+        for message in taken:
+            self.lease_one(message, link)
         return taken
 
     def lease_one(self, message: Message, link: int) -> None:
@@ -155,7 +179,7 @@ class Box:
                 message.lease = None
                 back.append(message)
         if back:
-            self.waiting = deque(sorted([*back, *self.waiting], key=_by_seq))
+            self._put_back(back)
         return back
 
     def leased_by(self, link: int) -> list[Message]:

@@ -20,6 +20,7 @@ from xsessiond.core.holding import Holding
 from xsessiond.core.ids import ID_BYTES, message_id_from
 from xsessiond.core.liveness import Liveness
 from xsessiond.core.mailbox import Message, message_of
+from xsessiond.core.modes import BUSY, MODES, find_obstacle
 from xsessiond.core.records import MarkMessage, MessageRow, PutMessage, PutPin
 from xsessiond.core.repeats import Repeats
 from xsessiond.core.roster import Session
@@ -40,6 +41,7 @@ NOTICES = {
     "human": "A person reads it with xsessionctl inbox.",
 }
 """What a sender should know of a receiver that cannot be woken."""
+IN_TURN = "It reads it when its present turn is over."
 WAIT = "Do not send it again."
 WATCHING = "You are told once, when it is idle. Do not ask again."
 WATCHING_HUMAN = (
@@ -172,11 +174,12 @@ class Sending:
             if params.message is UNSET:
                 self._tell_of_wish(draft, target, now)
                 return
-        if params.mode not in target.modes and target.kind == "session":
+        obstacle = find_obstacle(params.mode, target)
+        if obstacle is not None:
             raise Refusal(
                 "unsupported_mode",
-                f"{target.name} cannot take a message as {params.mode}: its harness has no door for that.",
-                f"It can: {', '.join(target.modes)}.",
+                f"{target.name} cannot take a message as {params.mode}: {obstacle}. Nothing was sent.",
+                f"It can: {', '.join(mode for mode in MODES if find_obstacle(mode, target) is None)}.",
             )
         verdict = self._holding.judge(draft.caller, target, now)
         if isinstance(verdict, Refuse):
@@ -264,7 +267,9 @@ class Sending:
         params = draft.params
         if draft.original is not None:
             self._mark_replied(draft.original, now)
-        shape.notice = draft.notice or NOTICES.get(target.delivery if target.kind == "session" else target.kind)
+        known = NOTICES.get(target.delivery if target.kind == "session" else target.kind)
+        waits = IN_TURN if params.mode == "followup" and target.state in BUSY else None
+        shape.notice = draft.notice or waits or known
         target.box.put(message)
         self._delivery.arrive([message], target, now)  # first, since its receiver is the one who is waiting
         if params.wait_reply and draft.request_id is not UNSET:

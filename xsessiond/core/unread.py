@@ -20,8 +20,9 @@ def find_unread(session: Session) -> list[Message]:
     """Messages that it could have taken while it worked, for so long that something is wrong."""
     if not len(session.box) or session.worked_at is None:
         return []
-    latest = session.worked_at - STUCK_AFTER_MS
-    return [message for message in session.box if message.state == "queued" and _free_since(message, session) <= latest]
+    latest, box = session.worked_at - STUCK_AFTER_MS, session.box
+    here = (*box.leased.values(), *box.due(session.state))  # what is not due, it could not have taken
+    return [message for message in here if message.state == "queued" and _free_since(message, session) <= latest]
 
 
 def _free_since(message: Message, session: Session) -> int:
