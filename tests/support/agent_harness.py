@@ -23,6 +23,8 @@ from tests.support.private_broker import PrivateBroker
 ROOT = Path(__file__).parents[2]
 ESCAPES = str(Path(__file__).with_name("escapes.py"))
 WITHIN_S = 60.0
+BESIDE = "&"
+"""The first word of what is not waited for; the second are its variables."""
 
 
 class AgentHarness:
@@ -40,6 +42,10 @@ class AgentHarness:
         self.process.stdin.flush()
         answer = self._read()
         return answer["code"], answer["output"]
+
+    def start(self, *argv: str, **extra: str) -> int:
+        """Have the harness itself start a program beside all else, with some variables more; its process id."""
+        return int(self.run(BESIDE, json.dumps(extra), *argv)[1])
 
     def escape(self, kinds: str, *argv: str) -> tuple[int, str]:
         """Have the agent run a command in a way of `escapes`."""
@@ -109,9 +115,17 @@ def main(marks: Sequence[str]) -> None:
     print(json.dumps(shim.begin()), flush=True)
     environ = {name: value for name, value in os.environ.items() if name != "XSESSIOND_NAME"}
     environ |= dict.fromkeys(marks, "1")
+    beside = []
     for line in sys.stdin:
+        words = json.loads(line)
+        if words[0] == BESIDE:
+            more = {**environ, **json.loads(words[1])}
+            # Its input stays open for as long as the harness lives.
+            beside.append(subprocess.Popen(words[2:], env=more, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL))
+            print(json.dumps({"code": 0, "output": str(beside[-1].pid)}), flush=True)
+            continue
         done = subprocess.run(
-            json.loads(line),
+            words,
             env=environ,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
