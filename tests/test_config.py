@@ -114,7 +114,7 @@ def test_every_setting_reaches_its_place() -> None:
         user="""
         inbound = { policy = "hold", hold_expiry = "5m", scope = "project" }
         outbound.policy = "refuse"
-        harness.gemini = { assume_class = "prompting", resume = ["gemini", "--resume"] }
+        harness.gemini = { assume_class = "prompting", resume = ["gemini", "--resume", "{harness_session_id}"] }
         harness."my.cli".assume_class = "bypass"
         approvals = { without_terminal = true, passphrase = true, notify = ["n", "{title}"] }
         pacing = { target_burst = 1, target_per_second = 2, sender_burst = 3, sender_per_second = 4 }
@@ -129,16 +129,16 @@ def test_every_setting_reaches_its_place() -> None:
     assert config.outbound == (Setting("refuse", "user", f"{USER}:3"),)
     assert config.hold_expiry_ms == 300_000
     assert config.assume_class == {"gemini": "prompting", "my.cli": "bypass"}
-    assert config.resume == {"gemini": ("gemini", "--resume")}
+    assert config.resume == {"gemini": ("gemini", "--resume", "{harness_session_id}")}
     assert (config.without_terminal, config.passphrase, config.notify) == (True, True, ("n", "{title}"))
     assert config.pacing == PaceSettings(1, 2, 3, 4)
     assert config.keep_ms == 86_400_000
     assert (config.offline_default, config.durability, config.off) == ("queue", "normal", True)
-    assert all("has no effect in this version" in problem for problem in config.problems)
-    assert len(config.problems) == 1
+    assert config.problems == ()
     core = to_core(config, has_passphrase=True)
     assert (core.inbound, core.outbound, core.scope) == (config.inbound, config.outbound, config.scope)
     assert (core.hold_expiry_ms, core.held_per_session, core.keep_ms, core.off) == (300_000, 100, 86_400_000, True)
+    assert core.resume == config.resume
     assert (core.without_terminal, core.passphrase, core.config_ok) == (True, True, True)
     assert core.assume_class == config.assume_class
     assert core.config_problems == config.problems

@@ -13,7 +13,7 @@ import sys
 from time import monotonic, sleep
 
 from xsessionctl.client import ClientError, Connection, connect
-from xsessiond.paths import PathError, Paths, recorded_runtime_dir, resolve_paths
+from xsessiond.paths import PLACE_VARIABLES, PathError, Paths, recorded_runtime_dir, resolve_paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,9 +32,8 @@ KEPT_VARIABLES = frozenset(
     "PYTHONPATH PYTHONHOME VIRTUAL_ENV".split()
 )
 KEPT_PREFIXES = ("LC_", "XDG_")
-KEPT_OF_OURS = ("XSESSIOND_RUNTIME_DIR", "XSESSIOND_STATE_DIR", "XSESSIOND_CONFIG_DIR", "XSESSIOND_MANAGED_CONFIG")
-"""All that a started broker gets to see. Keys and tokens of a harness, and the identity of a session, are not its
-business.
+"""All that a started broker gets to see, beside `PLACE_VARIABLES`. Keys and tokens of a harness, and the identity of a
+session, are not its business.
 """
 
 
@@ -222,7 +221,7 @@ def broker_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in environ.items()
-        if name in KEPT_VARIABLES or name in KEPT_OF_OURS or name.startswith(KEPT_PREFIXES)
+        if name in KEPT_VARIABLES or name in PLACE_VARIABLES or name.startswith(KEPT_PREFIXES)
     }
 
 

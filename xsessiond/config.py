@@ -126,6 +126,7 @@ def to_core(config: Config, *, has_passphrase: bool) -> CoreSettings:
         hold_expiry_ms=config.hold_expiry_ms,
         held_per_session=config.held_per_session,
         assume_class=config.assume_class,
+        resume=config.resume,
         without_terminal=config.without_terminal,
         passphrase=has_passphrase if config.passphrase is None else config.passphrase,
         passphrase_is_set=has_passphrase,

@@ -36,7 +36,8 @@ SHORT_BASE = "/private/tmp" if sys.platform == "darwin" else "/tmp"  # noqa: S10
 SHORT_TRIES = 8
 """How many names below SHORT_BASE are tried when other users have taken the first ones."""
 MANAGED_CONFIG = "/etc/xsessiond/config.toml"
-
+PLACE_VARIABLES = ("XSESSIOND_RUNTIME_DIR", "XSESSIOND_STATE_DIR", "XSESSIOND_CONFIG_DIR", "XSESSIOND_MANAGED_CONFIG")
+"""Those of our variables that say where things are, and not whose they are."""
 SOCKET_PATH_LIMIT = {"darwin": 103}
 """Bytes of a Unix socket's path, without the closing NUL, where that is not `DEFAULT_SOCKET_PATH_LIMIT`."""
 DEFAULT_SOCKET_PATH_LIMIT = 107
@@ -50,8 +51,7 @@ class PathError(Exception):
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(reason)
-        self.path = path
-        self.reason = reason
+        self.path, self.reason = path, reason
 
 
 class UnsafePath(PathError):

@@ -11,16 +11,13 @@ from xsessiond.core.effects import (
     HealthChanged,
     LinkClosed,
     LookedUp,
-    NotStored,
-    Persist,
     Restored,
     SendFrame,
     StopAsked,
     TimePassed,
 )
-from xsessiond.core.limits import FIRST_FRAME_S, WATCH_MS
+from xsessiond.core.limits import FIRST_FRAME_S, RESUME_PAUSE_S, RESUME_WITHIN_S, WATCH_MS
 from xsessiond.core.link import LinkState
-from xsessiond.core.records import DropPins, MarkMessage, PutMessage
 from xsessiond.core.state import CoreSettings
 from xsessiond.core.wire import decode_frame
 
@@ -394,33 +391,6 @@ def test_a_day_in_the_life_of_the_broker() -> None:
     assert house.human().ask("status")["store"] == {"ok": False, "detail": "It is slow."}
 
 
-def test_what_is_still_true_of_what_was_not_stored_is_stored_later(house: House) -> None:
-    """A message, its key and its pin never were; a reply did not answer; what was read was read."""
-    api, web = house.join("api"), house.join("web")
-    sent = api.send(web.id, "which port?")
-    (message,) = web.take()
-    house.failing = lambda ops: True
-    assert refused(lambda: web.send("api", "8080", reply_to=sent["id"])).code == "internal"
-    assert refused(lambda: api.send("web", "two", key="k")).code == "internal"
-    house.failing = lambda ops: False
-    assert house.owed == [MarkMessage(1, message["id"], "delivered", house.ms)]
-    house.join("third")
-    assert house.owed == []
-    assert house.state()["pins"] == {owner: {} for owner in house.state()["pins"]}
-    assert [row.state for row in house.store.read_log(limit=9, since_ms=None, thread=None)] == ["delivered"]
-
-
-def test_marks_of_a_message_that_was_not_stored_are_lost_with_it(house: House) -> None:
-    """Should an event ever store a message and mark it."""
-    api, web = house.join("api"), house.join("web")
-    api.send(web)
-    (row,) = house.store.load().messages
-    ops = (PutMessage(row), MarkMessage(row.seq, row.id, "handed", 1), DropPins(api.id))
-    effects = house.broker.handle(NotStored(ops, "The disk is full."), house.now)
-    assert effects == [Persist(DropPins(api.id))]
-    assert web.take() == []
-
-
 # -- our own bugs ------------------------------------------------------------------------------------------------------
 
 
@@ -506,3 +476,28 @@ def test_who_waits_for_a_session_is_told_when_it_is_time(house: House) -> None:
         else:
             house.kill(web)
         assert [notice["state"] for notice in api.notices()] == [outcome]
+
+
+def test_a_request_that_waits_for_a_conversation_goes_on_when_it_is_there() -> None:
+    """11.1: after the event that brought it, or fails with its command, with its time or with the broker."""
+    house = House(CoreSettings(resume={"codex": ("codex", "resume", "{harness_session_id}")}))
+    api, web = house.join("api"), house.join("web", harness_session_id="talk")
+    for way in ("there", "fails", "late", "given up", "stops"):
+        house.kill(web)
+        house.pass_time(RESUME_PAUSE_S)
+        asked = api.begin_send("web", way, when_offline="resume")
+        if way == "there":
+            web = house.join(None, harness_session_id="talk")
+            assert api.line.answer(asked)["state"] == "queued"
+            continue
+        if way == "fails":
+            house.end_command("it ended with 1")
+        elif way == "late":
+            house.pass_time(RESUME_WITHIN_S)
+        elif way == "given up":
+            api.line.ask("cancel", id=asked)
+            house.end_command("it ended with 1")
+        else:
+            house.handle(StopAsked("SIGTERM"))
+        code = {"given up": "timeout", "stops": "no_broker"}.get(way, "not_running")
+        assert refused(lambda asked=asked: api.line.answer(asked)).code == code  # type: ignore[misc]

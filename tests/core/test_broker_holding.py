@@ -7,8 +7,7 @@ import pytest
 
 from tests.support.core_house import Guest, House, refused
 from xsessiond.core.admission import Setting
-from xsessiond.core.effects import NotStored, PassphraseChecked, Persist, TimePassed
-from xsessiond.core.records import MarkMessage, PutHold
+from xsessiond.core.effects import PassphraseChecked, TimePassed
 
 RENDEZVOUS_ONLY = {
     "hold_queue": {},
@@ -111,19 +110,6 @@ def test_a_bug_behind_a_passphrase_costs_one_request(house: House, api: Guest, w
     house.handle(PassphraseChecked(ticket, ok=True))
     assert house.logs[-1].what == "a bug"
     assert refused(lambda: line.answer(7)).code == "internal"
-
-
-def test_what_was_not_stored_of_a_hold_is_forgotten_or_owed(house: House, api: Guest, web: Guest) -> None:
-    """A hold goes with its message; a release of one that is stored is still true."""
-    house.failing = lambda ops: any(isinstance(op, PutHold) for op in ops)
-    assert refused(lambda: api.send(web, "1")).code == "internal"
-    assert house.owed == []
-    house.failing = lambda ops: False
-    sent = api.send(web, "2")
-    mark = MarkMessage(1, sent["id"], "queued", house.ms, "human ann", "approved")
-    gone = MarkMessage(9, "m-gone", "queued", house.ms, "human ann", "approved")
-    effects = house.broker.handle(NotStored((mark, gone), "The disk is full."), house.now)
-    assert [effect.op for effect in effects if isinstance(effect, Persist)] == [mark, gone]
 
 
 def test_watchers_are_told_after_the_event_that_changed_the_queue(house: House, api: Guest, web: Guest) -> None:

@@ -78,7 +78,7 @@ def test_bodies(message: str, code: str | None) -> None:
         ({"key": "k" * (MAX_KEY + 1)}, "usage"),
         ({"key": ""}, "usage"),
         ({"when_offline": "queue"}, None),
-        ({"when_offline": "resume"}, "unsupported_mode"),
+        ({"when_offline": "resume"}, None),
         ({"notify_when_idle": True}, None),
         ({"notify_when_idle": False, "when_offline": "refuse"}, None),
     ],
@@ -93,7 +93,7 @@ def test_a_bad_draft_stores_nothing() -> None:
     house = House()
     api, web = house.join("api"), house.join("web")
     before = house.state()
-    for params in ({"text": ""}, {"text": "x", "key": ""}, {"text": "x", "when_offline": "resume"}):
+    for params in ({"text": ""}, {"text": "x", "key": ""}, {"text": "x", "summary": "s" * 201}):
         refused(lambda params=params: api.send(web, **params))  # type: ignore[misc]
     assert house.state() == before
 

@@ -12,15 +12,14 @@ import pytest
 from tests.support.core_house import Guest, House, Line, Refused, is_sentence, peer, refused
 from xsessiond.core.effects import StopAsked
 from xsessiond.core.errors import CODES, EXIT_CODES
-from xsessiond.core.limits import LINKS_PER_SESSION, MAX_BODY
+from xsessiond.core.limits import LINKS_PER_SESSION, MAX_BODY, RESUMES_AT_ONCE
 from xsessiond.core.pacing import PaceSettings
 from xsessiond.core.state import CoreSettings
 
 LATER = {
     "hold_full", "hop_limit", "exchange_limit", "expired", "already_decided", "bad_config", "feature_off",
-    "timeout",
 }  # fmt: skip
-"""Admission, held messages, causality and settings say these; `timeout` is the clients' own."""
+"""Admission, held messages, causality and settings say these."""
 
 NOBODY = "m-" + "0" * 32
 
@@ -105,6 +104,29 @@ def stopping(scene: Scene) -> object:
     return scene.api.line.ask("list")
 
 
+def not_resumed(scene: Scene) -> object:
+    scene.house.change_settings(resume={"codex": ("codex", "resume", "{harness_session_id}")})
+    asked = scene.api.begin_send("gone", when_offline="resume")
+    scene.house.end_command("it ended with 3", "No such conversation.")
+    return scene.api.line.answer(asked)
+
+
+def too_many_resumed(scene: Scene) -> object:
+    scene.house.change_settings(resume={"codex": ("codex", "resume", "{harness_session_id}")})
+    for number in range(RESUMES_AT_ONCE + 1):
+        guest = scene.house.join(f"n{number}", harness_session_id=f"t-{number}")
+        scene.house.kill(guest)
+        asked = scene.web.begin_send(guest, when_offline="resume")
+    return scene.web.line.answer(asked)
+
+
+def given_up(scene: Scene) -> object:
+    scene.house.change_settings(resume={"codex": ("codex", "resume", "{harness_session_id}")})
+    asked = scene.api.begin_send("gone", when_offline="resume")
+    scene.api.line.ask("cancel", id=asked)
+    return scene.api.line.answer(asked)
+
+
 def ended_meanwhile(scene: Scene) -> object:
     scene.house.slow = True
     line = scene.api.shell()
@@ -149,7 +171,10 @@ TABLE: list[tuple[str, Provoke]] = [
     ("not_text", lambda s: s.api.send("web", '{"type":"shutdown_request"}')),
     ("empty", lambda s: s.api.send("web", " ")),
     ("unsupported_mode", lambda s: s.api.send("web", mode="steer")),
-    ("unsupported_mode", lambda s: s.api.send("web", when_offline="resume")),
+    ("unsupported_mode", lambda s: s.api.send("gone", when_offline="resume")),
+    ("not_running", not_resumed),
+    ("rate_limited", too_many_resumed),
+    ("timeout", given_up),
     ("unsupported_mode", lambda s: s.api.send("web", notify_when_idle=True)),
     ("unsupported_mode", lambda s: s.api.watch("web")),
     ("not_permitted", lambda s: s.house.script().ask("send", to="web", notify_when_idle=True)),

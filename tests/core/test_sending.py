@@ -639,3 +639,31 @@ def test_a_wish_to_be_told_goes_with_a_text_or_without(house: House, api: Guest)
     web.line.pong()
     assert api.watch("www")["notice"] is None
     assert refused(lambda: api.send(house.join("plain"), "hello", notify_when_idle=True)).code == "unsupported_mode"
+
+
+# -- to be resumed -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["there", "gone again", "not there"])
+def test_a_message_may_wait_for_its_receiver_to_be_started(how: str) -> None:
+    """11.1: nothing is accepted before; then all is checked as for any other."""
+    house = House(CoreSettings(resume={"codex": ("codex", "resume", "{harness_session_id}")}))
+    api, web = house.join("api"), house.join("web", harness_session_id="talk")
+    web.line.ask("end")
+    before = house.state()
+    asked = api.begin_send("web", key="k", when_offline="resume")
+    assert house.state() == before
+    if how == "not there":
+        house.end_command("it ended with 1")
+        assert refused(lambda: api.line.answer(asked)).code == "not_running"
+        assert house.state() == before
+        return
+    house.slow = how == "gone again"
+    back = house.join(None, harness_session_id="talk")
+    if how == "gone again":
+        back.line.ask("end")
+        house.answer_questions()
+        assert refused(lambda: api.line.answer(asked)).code == "not_running"
+    else:
+        assert api.line.answer(asked)["notice"] == "web was not running; it was resumed for this."
+        assert back.read() == ["hello"]

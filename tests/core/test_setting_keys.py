@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 from hypothesis import given
@@ -25,6 +26,7 @@ from xsessiond.core.setting_keys import (
     find_key,
     number,
     one_of,
+    resume_command,
     yes_or_no,
 )
 
@@ -99,7 +101,7 @@ def test_a_check_takes_a_value_or_says_what_it_must_be(value: object, key: Key) 
     else:
         said = "must be nothing else"
         assert not key.words or meant == value in key.words
-    assert said.startswith("must b")
+    assert said.startswith(("must b", "must have {harness_session_id}"))
 
 
 @pytest.mark.parametrize("value", ["", "Accept", "accept ", True, 0, None, ["accept"], {}, "auto"])
@@ -163,6 +165,25 @@ def test_what_is_no_command(value: object) -> None:
         command(value)
 
 
+@pytest.mark.parametrize(
+    "value, said",
+    [
+        ("gemini --resume {harness_session_id}", "must be a command as a list of texts, such as"),
+        ([], "must be a command as a list of texts, such as"),
+        (["gemini", "--resume"], "must have {harness_session_id} in one of its arguments"),
+        (["gemini", "--cd={cwd}"], "must have {harness_session_id} in one of its arguments"),
+        (["{harness_session_id}"], "must begin with a program of yours"),
+        (["{cwd}/run", "{harness_session_id}"], "must begin with a program of yours"),
+    ],
+)
+def test_a_command_that_resumes_names_a_program_and_the_conversation(value: object, said: str) -> None:
+    """11.1: an argument vector, never a string for a shell; what a session says chooses no program."""
+    good = ["tmux", "new", "-d", "-c", "{cwd}", "gemini --resume={harness_session_id}", "{other}"]
+    assert resume_command(good) == tuple(good)
+    with pytest.raises(BadValue, match=re.escape(said)):
+        resume_command(value)
+
+
 def test_keys_are_found_by_their_path() -> None:
     found = find_key(("harness", "anything.at all", "assume_class"))
     assert found is not None
@@ -184,4 +205,4 @@ def test_what_decides_is_guarded() -> None:
     assert {key.path[0] for key in KEYS if key.guard} == {*GUARDED, "harness"}
     assert all(key.guard for name in GUARDED for key in SECTIONS[name])
     assert [key.name for key in KEYS if key.guard and key.applies != AT_ONCE] == ["approvals.elicitation"]
-    assert {key.name for key in KEYS if key.applies == NOT_YET} == {"harness.NAME.resume", "approvals.elicitation"}
+    assert {key.name for key in KEYS if key.applies == NOT_YET} == {"approvals.elicitation"}

@@ -105,6 +105,7 @@ IN, APPROVALS, ALL = {"inbound", "scope"}, {"inbound", "scope", "approvals"}, se
 POLICY = 'inbound.policy must be "accept", "hold" or "refuse"'
 CLASS = 'harness.gemini.assume_class must be "bypass" or "prompting"'
 OUT = "it is left out."
+RESUME = "harness.x.resume must have {harness_session_id} in one of its arguments, to say which conversation; "
 FULL = 'store.durability must be "full" or "normal"; did you mean "full"? It is left out.'
 TIGHTEN = "does nothing in a project's file, which can only tighten."
 HELD = "What comes for your sessions is held until this is mended."
@@ -175,7 +176,7 @@ def test_what_is_wrong_with_outbound_holds_that() -> None:
         ("[remote]\nx = 1", 1, 2, "[remote] has no effect in this version."),
         ("[remot]\nx = 1", 1, 2, 'remot is unknown; did you mean "remote"? It is left out.'),
         ("[pacing]\nmax_hops = 0", 2, 1, "pacing.max_hops must be a whole number from 1 to 1000000; " + OUT),
-        ("[harness.x]\nresume = ['x']", 2, 1, "harness.x.resume has no effect in this version."),
+        ("[harness.x]\nresume = ['x']", 2, 1, RESUME + OUT),
         ("[harness.cluade]\n", 1, 10, 'No harness is known as "cluade"; did you mean "claude"?'),
         ("[store]\ndurability = 'Full'", 2, 1, FULL),
         ("[harness.x]\nresum = ['x']", 2, 1, 'harness.x.resum is unknown; did you mean "resume"? It is left out.'),

@@ -26,7 +26,9 @@ from xsessiond.core.effects import (
     CheckPassphrase,
     CloseDoor,
     CloseLink,
+    ConversationStarted,
     Effect,
+    EndAttempt,
     Event,
     ForgetProject,
     FrameReceived,
@@ -49,6 +51,7 @@ from xsessiond.core.effects import (
     Restored,
     SendFrame,
     SettingsRead,
+    StartConversation,
     Stop,
     TimePassed,
     UnwatchProcess,
@@ -322,6 +325,8 @@ class House:
         self.questions: list[LookUp] = []
         self.asked_projects: list[ReadProject] = []
         self.forgotten: list[str] = []
+        self.started: list[StartConversation] = []
+        self.attempts_ended: list[EndAttempt] = []
         self.closed_for: dict[int, str | None] = {}
         self.stopped: str | None = None
         self._events: deque[Event] = deque()
@@ -405,6 +410,10 @@ class House:
                 self.handle(SettingsRead(self.settings))
             case CheckPassphrase():
                 self.handle(PassphraseChecked(effect.ticket, effect.text == self.passphrase))
+            case StartConversation():
+                self.started.append(effect)
+            case EndAttempt():
+                self.attempts_ended.append(effect)
             case Notify():
                 self.notified.append(effect)
             case Prune():
@@ -438,6 +447,10 @@ class House:
         """The user's or the administrator's settings are written anew."""
         self.settings = msgspec.structs.replace(self.settings, **changes)
         self.handle(SettingsRead(self.settings))
+
+    def end_command(self, problem: str | None = None, said: str = "", *, number: int = -1) -> None:
+        """A command that was to resume a conversation ends."""
+        self.handle(ConversationStarted(self.started[number].ticket, problem, said))
 
     def pay(self) -> None:
         """The store works again, and has what it was owed."""

@@ -20,7 +20,7 @@ from xsessionctl.client import ClientError
 from xsessionctl.harness.asking import run_program
 from xsessionctl.harness.base import Harness, Site, Version
 from xsessionctl.harness.entries import PROGRAM
-from xsessionctl.lifecycle import KEPT_OF_OURS
+from xsessiond.paths import PLACE_VARIABLES
 
 VERSION_S = 15.0
 """How long a harness may take to say its version. Those that run on node take two seconds on a busy machine."""
@@ -114,4 +114,4 @@ def find_ephemeral(path: str) -> str | None:
 
 def settings_for(environ: Mapping[str, str]) -> dict[str, str]:
     """The variables that say where our own files are, as far as they are set: a harness may be started without."""
-    return {name: environ[name] for name in KEPT_OF_OURS if environ.get(name)}
+    return {name: environ[name] for name in PLACE_VARIABLES if environ.get(name)}

@@ -8,6 +8,7 @@ files, clocks, threads.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from traceback import format_exc
 from typing import Any, assert_never
 
@@ -17,6 +18,7 @@ from xsessiond.core.brakes import Brakes
 from xsessiond.core.deciding import Deciding
 from xsessiond.core.delivery import Delivery
 from xsessiond.core.effects import (
+    ConversationStarted,
     Effect,
     Event,
     FrameReceived,
@@ -43,16 +45,17 @@ from xsessiond.core.introductions import Introductions
 from xsessiond.core.jsonrpc import REFUSED
 from xsessiond.core.link import Frame, LinkState
 from xsessiond.core.liveness import Liveness
+from xsessiond.core.losses import Losses
 from xsessiond.core.outgoing import encode_error, encode_notification, encode_result
 from xsessiond.core.permission import forbid_agents, tell_loosening
 from xsessiond.core.policy import CoreSettings
 from xsessiond.core.questions import Questions
 from xsessiond.core.receipts import Receipts
-from xsessiond.core.records import MarkMessage, PutHold, PutMessage, PutPin, PutWatch
 from xsessiond.core.restoring import restore
+from xsessiond.core.resuming import Resuming, Waiting
 from xsessiond.core.roster import Session
 from xsessiond.core.sending import Sending
-from xsessiond.core.state import Core, Identity, Wire
+from xsessiond.core.state import Asked, Core, Identity, Proving, Wire
 from xsessiond.core.times import Now
 from xsessiond.core.turns import Turns
 from xsessiond.core.waits import Waits
@@ -77,10 +80,18 @@ class Broker:
         self._deciding = Deciding(self.core, self._holding, self._view)
         self._liveness = Liveness(self.core, self._delivery, self._waits, self._holding)
         self._introductions = Introductions(self.core, self._delivery, self._liveness, self._holding)
-        self._brakes = Brakes(self.core, self._receipts)
+        self._brakes, self._resuming = Brakes(self.core, self._receipts), Resuming(self.core)
         self._sending = Sending(
-            self.core, self._delivery, self._liveness, self._waits, self._holding, self._watchers, self._brakes
+            self.core,
+            self._delivery,
+            self._liveness,
+            self._waits,
+            self._holding,
+            self._watchers,
+            self._brakes,
+            self._resuming,
         )
+        self._losses = Losses(self.core, self._sending, self._watchers)
         self._questions = Questions(self.core, self._liveness)
         self._turns = Turns(self.core, self._receipts, self._delivery)
         intro, sending, questions, delivery = self._introductions, self._sending, self._questions, self._delivery
@@ -95,7 +106,7 @@ class Broker:
             w.Send: (BOTH, sending.send),
             w.Check: (BOTH, questions.check),
             w.Rename: (BOTH, intro.rename),
-            w.Cancel: (BOTH, self._waits.cancel),
+            w.Cancel: (BOTH, self._cancel),
             w.Register: (RENDEZVOUS, intro.register),
             w.Inbox: (BOTH, questions.inbox),
             w.Log: (RENDEZVOUS, questions.read_log),
@@ -124,6 +135,8 @@ class Broker:
             self._frame(event, now)
         else:
             self._other(event, now)
+        if self._resuming.trying:
+            self._let_resumed_go_on(now)
         if self.core.stirred:
             self._watchers.look(now)
         if self.core.queue_changed:
@@ -143,7 +156,7 @@ class Broker:
             case LookedUp():
                 self._looked_up(event, now)
             case NotStored():
-                self._not_stored(event)
+                self._losses.take(event)
             case Restored():
                 restore(self.core, self._delivery, self._receipts, self._holding, self._watchers, event, now)
             case SettingsRead():
@@ -152,6 +165,8 @@ class Broker:
                 self._introductions.project_read(event, now)
             case PassphraseChecked():
                 self._passphrase_checked(event, now)
+            case ConversationStarted():
+                self._resuming.ended(event, now)
             case StopAsked():
                 self._begin_stop(event.reason)
             case HealthChanged():
@@ -179,6 +194,7 @@ class Broker:
         if wire.following:
             self.core.followers -= 1
         self.core.queue_watchers.discard(event.link)
+        self._resuming.drop(event.link)
         self._liveness.lose_link(wire, now)
 
     def _frame(self, event: FrameReceived, now: Now) -> None:
@@ -214,32 +230,44 @@ class Broker:
 
     def _looked_up(self, event: LookedUp, now: Now) -> None:
         asked = self.core.asked.pop(event.ticket)
-        wire = self.core.wires.get(asked.link)
-        if wire is None:
-            return
-        try:
+
+        def then(wire: Wire) -> None:
             if self.core.stopping:
                 raise _stopping()
             if event.problem is not None:
                 raise Refusal("internal", f"The store could not be read: {event.problem}", "See xsessionctl status.")
             asked.then(wire, event.found, now)
-        except Refusal as refusal:
-            self.core.refuse(wire, asked.request_id, refusal)
-        except Exception:
-            self._met_bug(wire, asked.request_id, "after a look into the store")
+
+        self._go_on(asked, "after a look into the store", then)
 
     def _passphrase_checked(self, event: PassphraseChecked, now: Now) -> None:
         proving = self.core.proving.pop(event.ticket)
-        wire = self.core.wires.get(proving.link)
+
+        def then(wire: Wire) -> None:
+            self._deciding.require_passed(event)
+            proving.then(wire, now)
+
+        self._go_on(proving, "after a look at the passphrase", then)
+
+    def _let_resumed_go_on(self, now: Now) -> None:
+        for waiting, session in self._resuming.arrived():
+            self._go_on(waiting, "after a conversation was resumed", partial(waiting.then, target=session, now=now))
+
+    def _go_on(self, waited: Asked | Proving | Waiting, what: str, then: Callable[[Wire], None]) -> None:
+        """A request goes on that waited for something, if its link is still there."""
+        wire = self.core.wires.get(waited.link)
         if wire is None:
             return
         try:
-            self._deciding.require_passed(event)
-            proving.then(wire, now)
+            then(wire)
         except Refusal as refusal:
-            self.core.refuse(wire, proving.request_id, refusal)
+            self.core.refuse(wire, waited.request_id, refusal)
         except Exception:
-            self._met_bug(wire, proving.request_id, "after a look at the passphrase")
+            self._met_bug(wire, waited.request_id, what)
+
+    def _cancel(self, wire: Wire, request: w.Cancel, now: Now) -> None:
+        self._resuming.cancel(wire, request.params.id)
+        self._waits.cancel(wire, request, now)
 
     def _settings_read(self, event: SettingsRead, now: Now) -> None:
         before, self.core.settings = self.core.settings, event.settings
@@ -312,6 +340,8 @@ class Broker:
                 case "held":
                     if (message := self.core.messages.get(str(subject))) is not None:
                         self._holding.due(message, now)
+                case "resume":
+                    self._resuming.due(str(subject), now)
                 case "stalled":
                     if (message := self.core.messages.get(str(subject))) is not None:
                         self._delivery.stalled(message, now)
@@ -338,37 +368,6 @@ class Broker:
             case _:
                 raise ValueError(f"nothing is known about the deadline {kind!r}")
 
-    # -- the store ------------------------------------------------------------------------------
-
-    def _not_stored(self, event: NotStored) -> None:
-        """What is still true of it comes back as operations, to be stored when the store works again. A message that
-        was not stored never was: a link that was given it, or an answer about it, must not go on as if it had been."""
-        core = self.core
-        core.store_ok, core.store_detail = False, event.text
-        lost = {op.row.id: op.row for op in event.ops if isinstance(op, PutMessage)}
-        for row in lost.values():
-            self._sending.forget(row, event.text)
-        answered = {row.reply_to for row in lost.values()}
-        for op in event.ops:
-            match op:
-                case PutMessage():
-                    continue
-                case PutHold() if op.row.message_id in lost:
-                    continue
-                case PutWatch() if self._watchers.forget(op.row):
-                    continue
-                case PutPin():
-                    self._sending.forget_pin(op)
-                    continue
-                case MarkMessage() if op.message_id in lost or (op.state == "replied" and op.message_id in answered):
-                    continue
-                case MarkMessage(state="queued"):  # it waits again, and who was given it at once was not
-                    if (message := core.messages.get(op.message_id)) is not None:
-                        self._sending.take_back(message)
-                case _:
-                    pass
-            core.persist(op)
-
     # -- the end ------------------------------------------------------------------------------
 
     def _stop(self, wire: Wire, request: w.Stop, now: Now) -> None:
@@ -388,6 +387,7 @@ class Broker:
                 self.core.send(wire.link, encode_notification("bye", {"reason": "stopping"}))
         for message_id in list(self.core.waits):
             self._waits.give_up(message_id)
+        self._resuming.stop(_stopping())
         self.core.log("info", "stopping", reason=reason)
         self.core.out.append(Stop(reason))
 

@@ -15,6 +15,7 @@ from xsessiond.core.causality import Cause
 from xsessiond.core.errors import Refusal
 from xsessiond.core.mailbox import Message
 from xsessiond.core.records import MessageRow
+from xsessiond.core.roster import Session
 from xsessiond.core.state import Caller
 from xsessiond.core.text import check_body
 from xsessiond.core.wire import RequestId, Send, encode
@@ -25,7 +26,7 @@ class Draft(Struct):
     """A message on its way through the checks, or a wish without one. link, request_id: whom to answer. size: bytes of
     the body as UTF-8; digest: their SHA-256. What the checks find out: pin, the name to remember for its target;
     notice, what the sender should know; original, the message that it answers, and its thread; cause, what its sender
-    acts on."""
+    acts on; resume, that its target is to be started for it; resumed, which that was."""
 
     link: int
     request_id: RequestId
@@ -39,6 +40,8 @@ class Draft(Struct):
     thread: str | None = None
     original: MessageRow | Message | None = None
     cause: Cause | None = None
+    resume: bool = False
+    resumed: Session | None = None
 
 
 def draft_of(link: int, request: Send, caller: Caller) -> Draft:
@@ -66,8 +69,12 @@ def draft_of(link: int, request: Send, caller: Caller) -> Draft:
             f"The summary has {len(params.summary)} characters; the limit is {limits.MAX_LABEL}. Nothing was sent.",
             "Shorten it: the text itself goes into the message.",
         )
-    if params.key is not None or params.when_offline == "resume":
-        _check_promises(params)
+    if params.key is not None and not 0 < len(params.key) <= limits.MAX_KEY:
+        raise Refusal(
+            "usage",
+            f"A key has 1 to {limits.MAX_KEY} characters; this one has {len(params.key)}. Nothing was sent.",
+            "Use another one, such as a UUID.",
+        )
     return Draft(link, request.id, caller, params, body, size, sha256(data).digest())
 
 
@@ -80,19 +87,4 @@ def _check_wish(params: SendParams) -> None:
             "usage",
             "Without a message there is nothing to wait for, to summarize or to keep. Nothing was done.",
             "Give a message, or only who to be told of: to, or reply_to, with notify_when_idle.",
-        )
-
-
-def _check_promises(params: SendParams) -> None:
-    if params.when_offline == "resume":
-        raise Refusal(
-            "unsupported_mode",
-            "No harness is set up to be resumed. Nothing was sent.",
-            "Use when_offline = queue, or start the session.",
-        )
-    if params.key is not None and not 0 < len(params.key) <= limits.MAX_KEY:
-        raise Refusal(
-            "usage",
-            f"A key has 1 to {limits.MAX_KEY} characters; this one has {len(params.key)}. Nothing was sent.",
-            "Use another one, such as a UUID.",
         )

@@ -128,6 +128,15 @@ class PassphraseChecked(Struct, frozen=True):
     problem: str | None = None
 
 
+class ConversationStarted(Struct, frozen=True):
+    """The command that was to resume a conversation ended, or could not be started. problem: what went wrong, as the
+    rest of a sentence; None where it ended well. said: the end of what it wrote."""
+
+    ticket: int
+    problem: str | None
+    said: str = ""
+
+
 class NotStored(Struct, frozen=True):
     """The store refused these operations; their frames were not sent. text: one sentence."""
 
@@ -161,6 +170,7 @@ RareEvent = (
     | SettingsRead
     | ProjectRead
     | PassphraseChecked
+    | ConversationStarted
 )
 """All but what comes thousands of times a second."""
 
@@ -284,6 +294,22 @@ class CheckPassphrase(Struct, frozen=True):
     text: str
 
 
+class StartConversation(Struct, frozen=True):
+    """Run this program with these arguments in this folder, apart from everything of ours, and answer with
+    `ConversationStarted` when it ends."""
+
+    ticket: int
+    argv: tuple[str, ...]
+    cwd: str
+
+
+class EndAttempt(Struct, frozen=True):
+    """What this program was to start is there: leave it alone; or it did not come: end the program, if it runs."""
+
+    ticket: int
+    arrived: bool
+
+
 class Notify(Struct, frozen=True):
     """Tell the user on the desktop, if a command for that is set."""
 
@@ -325,6 +351,8 @@ Effect = (
     | ForgetProject
     | ReadSettings
     | CheckPassphrase
+    | StartConversation
+    | EndAttempt
     | Notify
     | Prune
     | WriteLog

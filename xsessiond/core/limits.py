@@ -93,6 +93,13 @@ IDLE_SETTLE_S = 2.0
 UNAVAILABLE_AFTER_S = 60.0
 """How long a session that is watched may leave open whether its harness tells when it is busy: it came back, and what
 it has to say takes a moment."""
+RESUME_WITHIN_S = 45.0
+"""How long a conversation may take to be there once its command was started: harnesses need some 10 s, and the sender's
+own wait ends at 60 s in some."""
+RESUME_PAUSE_S = 10.0
+"""After a failed attempt the next message does not start another for so long."""
+RESUMES_AT_ONCE = 4
+"""Conversations that are being started: each is a whole harness."""
 RECENT_SENDS = 1000
 """What `check` without an id shows."""
 LOG_MOST = 10_000

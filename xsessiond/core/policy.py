@@ -46,8 +46,8 @@ class CoreSettings(msgspec.Struct, frozen=True):
     """The settings of the user and the administrator.
 
     inbound, outbound, scope: as set by the managed and the user's file, in this order. hold_expiry_ms: None for never.
-    assume_class: by harness. passphrase: decisions need it; passphrase_is_set: there is one. notifies: the user is told
-    of held messages by a command. shown: all of them, for people. config_ok, config_problems: for `status`.
+    assume_class, resume: by harness. passphrase: decisions need it; passphrase_is_set: there is one. notifies: the user
+    is told of held messages by a command. shown: all of them, for people. config_ok, config_problems: for `status`.
     """
 
     pacing: PaceSettings = PaceSettings()
@@ -59,6 +59,7 @@ class CoreSettings(msgspec.Struct, frozen=True):
     hold_expiry_ms: int | None = limits.HOLD_EXPIRY_MS
     held_per_session: int = limits.HELD_PER_SESSION
     assume_class: Mapping[str, str] = {}
+    resume: Mapping[str, tuple[str, ...]] = {}
     without_terminal: bool = False
     passphrase: bool = False
     passphrase_is_set: bool = True

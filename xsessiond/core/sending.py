@@ -6,6 +6,8 @@ true when it leaves. Refuses to know: how the receiver gets it.
 
 from __future__ import annotations
 
+from functools import partial
+
 from msgspec import UNSET
 
 from xsessiond.core import limits
@@ -14,7 +16,7 @@ from xsessiond.core.brakes import Brakes
 from xsessiond.core.callers import find_caller
 from xsessiond.core.delivery import Delivery
 from xsessiond.core.draft import Draft, draft_of
-from xsessiond.core.effects import FindMessage, Found, Prune
+from xsessiond.core.effects import Prune
 from xsessiond.core.errors import Refusal
 from xsessiond.core.holding import Holding
 from xsessiond.core.ids import ID_BYTES, message_id_from
@@ -23,10 +25,12 @@ from xsessiond.core.mailbox import Message, message_of
 from xsessiond.core.modes import BUSY, MODES, find_obstacle
 from xsessiond.core.records import MarkMessage, MessageRow, PutMessage, PutPin
 from xsessiond.core.repeats import Repeats
+from xsessiond.core.resuming import Resuming
 from xsessiond.core.roster import Session
 from xsessiond.core.shapes import SendShape, shape_entry
-from xsessiond.core.sight import WITHHELD, find_own
+from xsessiond.core.sight import find_own
 from xsessiond.core.state import Core, Wire
+from xsessiond.core.targets import Targets
 from xsessiond.core.times import Now, format_time_or_none
 from xsessiond.core.waits import Waits
 from xsessiond.core.watchers import Watchers
@@ -52,7 +56,18 @@ WATCHING_HUMAN = (
 class Sending:
     """The part of the broker that accepts messages."""
 
-    __slots__ = ("_brakes", "_core", "_delivery", "_holding", "_liveness", "_repeats", "_waits", "_watchers")
+    __slots__ = (
+        "_brakes",
+        "_core",
+        "_delivery",
+        "_holding",
+        "_liveness",
+        "_repeats",
+        "_resuming",
+        "_targets",
+        "_waits",
+        "_watchers",
+    )
 
     def __init__(
         self,
@@ -63,114 +78,41 @@ class Sending:
         holding: Holding,
         watchers: Watchers,
         brakes: Brakes,
+        resuming: Resuming,
     ) -> None:
         self._core, self._delivery, self._liveness, self._waits = core, delivery, liveness, waits
-        self._holding, self._watchers, self._brakes = holding, watchers, brakes
-        self._repeats = Repeats(core)
+        self._holding, self._watchers, self._brakes, self._resuming = holding, watchers, brakes, resuming
+        self._repeats, self._targets = Repeats(core), Targets(core, resuming)
 
     # -- checks ------------------------------------------------------------------------------
 
     def send(self, wire: Wire, request: Send, now: Now) -> None:
         """A request to send. Raises Refusal, or goes on at once or when the store has answered."""
-        draft = draft_of(wire.link, request, find_caller(self._core, wire))
+        self._begin(wire, draft_of(wire.link, request, find_caller(self._core, wire)), now)
+
+    def _begin(self, wire: Wire, draft: Draft, now: Now) -> None:
         if draft.params.key is not None and draft.params.message is not UNSET:
             self._repeats.look_for_key(wire, draft, self._find_target, now)
         else:
             self._find_target(wire, draft, now)
 
     def _find_target(self, wire: Wire, draft: Draft, now: Now) -> None:
-        if draft.params.reply_to is not None:
-            self._look_for_original(wire, draft, draft.params.reply_to, now)
-        else:
-            self._address(wire, draft, now)
-
-    def _look_for_original(self, wire: Wire, draft: Draft, message_id: str, now: Now) -> None:
-        known = self._core.messages.get(message_id)
-        if known is not None:
-            self._reply(wire, draft, known, now)
-            return
-
-        def then(wire: Wire, found: Found, now: Now) -> None:
-            self._reply(wire, draft, found[0] if isinstance(found, tuple) else None, now)
-
-        self._core.ask(wire, draft.request_id, FindMessage(message_id), then)
-
-    def _reply(self, wire: Wire, draft: Draft, original: MessageRow | Message | None, now: Now) -> None:
-        """A reply goes to the session that sent the original, whatever names do meanwhile."""
-        row = original.row if isinstance(original, Message) else original
-        state = original.state if original is not None else None  # of a live one the row says what it was at first
-        if original is None or row is None or row.target_id != draft.caller.session.id or state in WITHHELD:
-            raise Refusal(
-                "not_found",
-                f"You got no message {(draft.params.reply_to or '')[:80]}. Nothing was sent.",
-                "Reply to the id that stands in the message, or send without reply_to.",
-            )
-        sender = row.sender_id or row.sender_kind
-        target = self._core.human if sender in ("human", "script") else self._core.roster.known.get(sender)
-        if target is None or not target.running:
-            target = self._offline(draft, target, sender, now)
-        draft.original, draft.thread = original, row.thread
-        if draft.params.to is not None:
-            self._note_name(draft.params.to, target, draft, now)
-        self._admit(wire, draft, target, now)
-
-    def _note_name(self, named: str, target: Session, draft: Draft, now: Now) -> None:
-        """What the name beside a `reply_to` changes: used for the right session it means that one from then on."""
-        try:
-            resolved = self._core.resolver.resolve(named, draft.caller.session, now)
-        except Refusal:
-            return
-        if resolved.session is target:
-            draft.pin, draft.notice = resolved.pin, resolved.notice
-        else:
-            draft.notice = f"A reply goes to who sent the original, {target.name}, not to {named[:80]}."
-
-    def _offline(self, draft: Draft, target: Session | None, target_id: str, now: Now) -> Session:
-        """A target that does not run: kept for its conversation if the sender wants that."""
-        wanted = draft.params.when_offline or self._core.settings.offline_default
-        if target is not None and wanted == "queue" and target.harness_session_id is not None:
-            draft.notice = f"{target.name} does not run; kept for when its conversation resumes."
-            return target
-        name = target.name if target is not None else target_id
-        raise Refusal(
-            "not_running",
-            f"{name} is not running: its conversation ended. Nothing was sent.",
-            None
-            if target is None or target.harness_session_id is None
-            else "Send with when_offline = queue to keep it for when it resumes.",
-            candidates=[self._core.resolver.candidate(target, now)] if target is not None else [],
-        )
-
-    def _address(self, wire: Wire, draft: Draft, now: Now) -> None:
-        to = draft.params.to
-        if to is None or not to.strip():
-            raise Refusal(
-                "usage",
-                "The message has no address: `to` is missing.",
-                "Name a session, or the message that you reply to.",
-            )
-        asker = draft.caller.session
-        try:
-            resolved = self._core.resolver.resolve(to, asker, now)
-        except Refusal as refusal:
-            if refusal.code != "not_running" or not isinstance(refusal.detail, str):
-                raise
-            self._admit(wire, draft, self._offline(draft, self._core.roster.known.get(refusal.detail), to, now), now)
-            return
-        draft.pin, draft.notice = resolved.pin, resolved.notice
-        self._admit(wire, draft, resolved.session, now)
+        self._targets.find(wire, draft, self._admit, now)
 
     def _admit(self, wire: Wire, draft: Draft, target: Session, now: Now) -> None:
         """The last checks; then it is accepted."""
         sender, params = draft.caller.session, draft.params
         if not sender.running:  # meanwhile, while the store was asked
             raise Refusal("not_running", "Your own session ended. Nothing was sent.", "Register anew.")
+        if target is draft.resumed and not target.running:
+            text = f"{target.name} was resumed, and has ended again. Nothing was sent."
+            raise Refusal("not_running", text, "Use when_offline = queue to keep the message until it runs.")
         if target is sender:
             raise Refusal(
                 "self_target", "That is this session itself. Nothing was sent.", "List the sessions to find another."
             )
         if params.notify_when_idle:
-            self._watchers.check(draft.caller, target)
+            self._watchers.check(draft.caller, target, starting=draft.resume)
             if params.message is UNSET:
                 self._tell_of_wish(draft, target, now)
                 return
@@ -203,7 +145,16 @@ class Sending:
         except Refusal as refusal:
             self._brakes.count(sender, target, refusal.code, now)
             raise
-        self._accept(draft, target, verdict, now)
+        if draft.resume and isinstance(verdict, Admit):
+            self._resuming.begin(wire, draft.request_id, target, partial(self._go_on, draft), now)
+        else:
+            self._accept(draft, target, verdict, now)
+
+    def _go_on(self, draft: Draft, wire: Wire, *, target: Session, now: Now) -> None:
+        """Its target is there now. What was found out before may have changed: all is checked again."""
+        draft.resumed, draft.resume = target, False
+        draft.notice = f"{target.name} was not running; it was resumed for this."
+        self._begin(wire, draft, now)
 
     def _tell_of_wish(self, draft: Draft, target: Session, now: Now) -> None:
         """Nothing is sent; the answer says whether the target is idle already."""

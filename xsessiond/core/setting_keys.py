@@ -113,12 +113,27 @@ def duration_or_never(value: object) -> object:
         raise BadValue(f'{wrong}, or "never"') from None
 
 
-def command(value: object) -> object:
+RESUME_PLACES = re.compile(r"\{(harness_session_id|cwd)\}")
+"""What is filled into the arguments of a command that resumes a conversation."""
+
+
+def resume_command(value: object) -> object:
+    """As `command`. The program is the user's to name, and the conversation must be told to it."""
+    words = command(value, example='["gemini", "--resume", "{harness_session_id}"]')
+    assert isinstance(words, tuple)
+    if RESUME_PLACES.search(words[0]):
+        raise BadValue("must begin with a program of yours, in which nothing is filled in")
+    if not any("{harness_session_id}" in word for word in words[1:]):
+        raise BadValue("must have {harness_session_id} in one of its arguments, to say which conversation")
+    return words
+
+
+def command(value: object, example: str = '["notify-send", "{title}", "{text}"]') -> object:
     """A program and its arguments, as a tuple of str."""
     words = value if isinstance(value, list) else []
     fits = 1 <= len(words) <= _MOST_WORDS
     if not fits or not all(isinstance(word, str) and len(word) <= _LONGEST_WORD and "\0" not in word for word in words):
-        raise BadValue('must be a command as a list of texts, such as ["notify-send", "{title}", "{text}"]')
+        raise BadValue(f"must be a command as a list of texts, such as {example}")
     if not words[0]:
         raise BadValue("must begin with a program")
     return tuple(words)
@@ -178,11 +193,11 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         ("harness", "*", "resume"),
-        command,
+        resume_command,
         None,
         "a command",
-        "Starts a conversation again, for messages sent with `when_offline = resume`.",
-        applies=NOT_YET,
+        "Starts a conversation again, for messages sent with `when_offline = resume`. `{harness_session_id}` and "
+        "`{cwd}` are replaced in its arguments.",
     ),
     Key(
         ("approvals", "without_terminal"),

@@ -21,7 +21,7 @@ from xsessiond.core.unread import count_stalled, find_unread
 
 
 class SessionShape(Struct):
-    """`session`: one row of the roster, as every answer has it."""
+    """`session`: one row of the roster, as every answer has it. can_resume: of one that does not run."""
 
     id: str
     ref: str
@@ -43,10 +43,13 @@ class SessionShape(Struct):
     stalled: int = msgspec.field()
     stuck: bool = msgspec.field()
     suppressed: int = msgspec.field()
+    can_resume: bool | UnsetType = UNSET
 
 
-def shape_session(session: Session, machine: str, perm_class: str | None = None) -> SessionShape:
-    """One row of the roster."""
+def shape_session(
+    session: Session, machine: str, perm_class: str | None = None, *, can_resume: bool = False
+) -> SessionShape:
+    """One row of the roster. can_resume: whether it could be started again."""
     return SessionShape(
         id=session.id,
         ref=session.ref,
@@ -68,6 +71,7 @@ def shape_session(session: Session, machine: str, perm_class: str | None = None)
         stalled=count_stalled(session),
         stuck=bool(find_unread(session)),
         suppressed=session.turned_away,
+        can_resume=UNSET if session.running else can_resume,
     )
 
 

@@ -35,6 +35,7 @@ from xsessiond.core.mailbox import Message
 from xsessiond.core.outgoing import encode_error, encode_notification, encode_result
 from xsessiond.core.policy import CoreSettings
 from xsessiond.core.records import Op, PutSession, TrustRow, WatchRow
+from xsessiond.core.resume_command import can_resume
 from xsessiond.core.roster import Roster, Session
 from xsessiond.core.shapes import SendShape, SessionShape, shape_session
 from xsessiond.core.suppressed import Suppressed
@@ -263,7 +264,8 @@ class Core:
 
     def shape(self, session: Session) -> SessionShape:
         """A session as clients see it."""
-        return shape_session(session, self.identity.machine, self.class_of(session))
+        startable = not session.running and can_resume(session, self.settings.resume)
+        return shape_session(session, self.identity.machine, self.class_of(session), can_resume=startable)
 
     def class_of(self, session: Session) -> str:
         """The permission class: what the harness says, or what the user says of a harness that cannot tell."""

@@ -57,15 +57,16 @@ class Watchers:
 
     # -- asking --------------------------------------------------------------------------------------
 
-    def check(self, caller: Caller, target: Session) -> None:
-        """Whether this caller can be told of that session. Raises Refusal."""
+    def check(self, caller: Caller, target: Session, *, starting: bool) -> None:
+        """Whether this caller can be told of that session. starting: it will run when this is asked again. Raises
+        Refusal."""
         if caller.kind == "script":
             raise Refusal(
                 "not_permitted",
                 "Only a session, or a person at a terminal, can be told when a session is idle. Nothing was sent.",
                 "Send without notify_when_idle.",
             )
-        if not target.running:
+        if not target.running and not starting:
             raise Refusal(
                 "not_running",
                 f"{target.name} is not running, so it cannot be told when it is idle. Nothing was sent.",

@@ -45,6 +45,7 @@ from xsessiond.io.peer import Peer
 from xsessiond.io.peer_facts import PeerFacts
 from xsessiond.io.processes import boot_id, peer_credentials, user_name
 from xsessiond.io.readiness import FdSet
+from xsessiond.io.resumer import Resumer
 from xsessiond.io.runtime_dir import keep_in_place, recover_runtime_dir
 from xsessiond.io.sdnotify import ServiceManager
 from xsessiond.io.settings import SettingsSource
@@ -81,6 +82,7 @@ class Service:
         self._settings = SettingsSource(files, config, self._settings_read, self._project_read, self._report)
         self._passphrase = PassphraseFile(lock.paths.passphrase_file, self._passphrase_changed)
         self._notifier = Notifier(config.notify, self._report)
+        self._resumer = Resumer(self._engine.submit)
         self._guests: dict[str | None, Guests] = {}
         self._links = 0
         self._stopped = trio.Event()
@@ -160,6 +162,14 @@ class Service:
         self._log.write("warning", text, {"path": self._lock.paths.passphrase_file})
         self._notifier.tell(text, "If that was not you, look at `xsessionctl status`.")
 
+    def start_conversation(self, ticket: int, argv: tuple[str, ...], cwd: str) -> None:
+        """See `Resumer.start`."""
+        self._resumer.start(ticket, argv, cwd)
+
+    def end_attempt(self, ticket: int, *, arrived: bool) -> None:
+        """See `Resumer.end`."""
+        self._resumer.end(ticket, arrived=arrived)
+
     def notify(self, title: str, text: str) -> None:
         """See `Notifier.tell`."""
         self._notifier.tell(title, text)
@@ -229,6 +239,7 @@ class Service:
                 await nursery.start(self._engine.run)
                 nursery.start_soon(self._exits.run)
                 nursery.start_soon(self._notifier.run)
+                await nursery.start(self._resumer.run)
                 await nursery.start(self._settings.run)
                 self._clear_old_doors()
                 self._restore()

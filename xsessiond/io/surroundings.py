@@ -11,12 +11,14 @@ from xsessiond.core.effects import (
     CheckPassphrase,
     CloseDoor,
     Effect,
+    EndAttempt,
     ForgetProject,
     Notify,
     OpenDoor,
     ProcessId,
     ReadProject,
     ReadSettings,
+    StartConversation,
     UnwatchProcess,
     WriteLog,
 )
@@ -49,6 +51,12 @@ class Surroundings(Protocol):
     def check_passphrase(self, ticket: int, text: str) -> None:
         """Answers with `PassphraseChecked`, later."""
 
+    def start_conversation(self, ticket: int, argv: tuple[str, ...], cwd: str) -> None:
+        """Answers with `ConversationStarted`, when the command ends."""
+
+    def end_attempt(self, ticket: int, *, arrived: bool) -> None:
+        """The command is to be left alone, or ended."""
+
     def notify(self, title: str, text: str) -> None:
         """Tells the user, if a command for that is set."""
 
@@ -76,6 +84,10 @@ def act_at_once(around: Surroundings, effect: Effect) -> bool:
             around.read_settings()
         case CheckPassphrase():
             around.check_passphrase(effect.ticket, effect.text)
+        case StartConversation():
+            around.start_conversation(effect.ticket, effect.argv, effect.cwd)
+        case EndAttempt():
+            around.end_attempt(effect.ticket, arrived=effect.arrived)
         case Notify():
             around.notify(effect.title, effect.text)
         case WriteLog():
