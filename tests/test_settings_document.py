@@ -18,9 +18,11 @@ def test_the_table_is_what_the_list_says() -> None:
     assert all(f"`{key.name}`" in make_table() for key in KEYS)
 
 
-def test_the_example_is_right() -> None:
-    (example,) = re.findall(r"^```toml\n(.*?)^```$", DOCUMENT, flags=re.MULTILINE | re.DOTALL)
-    assert read_settings(example, "example").problems == ()
+def test_the_examples_are_right() -> None:
+    examples = re.findall(r"^```toml\n(.*?)^```$", DOCUMENT, flags=re.MULTILINE | re.DOTALL)
+    assert len(examples) == 2
+    for example in examples:
+        assert read_settings(example, "example").problems == ()
 
 
 def test_its_numbers_are_those_of_the_program() -> None:

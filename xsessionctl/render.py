@@ -164,7 +164,8 @@ def _roster_table(sessions: list[dict[str, object]], own_id: object, sink: Sink)
 def _state(session: Mapping[str, object]) -> str:
     state = one_line(session.get("state"))
     if state in ("unresponsive", "offline"):
-        return f"{state} {age(seconds_since(session.get('last_seen_at')))}".rstrip()
+        more = ", can resume" if session.get("can_resume") else ""
+        return f"{state} {age(seconds_since(session.get('last_seen_at')))}".rstrip() + more
     return state
 
 

@@ -85,6 +85,14 @@ def test_the_inbox_has_the_news_too() -> None:
     assert len(render.waiting({"messages": [], "receipts": [receipt], "session": session()}, SINK)) == 1
 
 
+def test_a_conversation_that_does_not_run_says_whether_it_can_be_resumed() -> None:
+    """11.2"""
+    rows = [session(state="offline", can_resume=True), session(state="offline", can_resume=False)]
+    lines = render.roster({"self": None, "sessions": rows, "incomplete": []}, SINK)
+    assert "offline 4s, can resume" in lines[3]
+    assert "resume" not in lines[4]
+
+
 def test_an_unresponsive_session_shows_when_it_was_last_seen() -> None:
     lines = render.roster(
         {"self": None, "sessions": [session(state="unresponsive", last_seen_at=ago(minutes=5))]}, SINK

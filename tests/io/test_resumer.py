@@ -137,7 +137,7 @@ async def test_one_that_leaves_something_behind_has_ended_all_the_same(tmp_path:
     path = tmp_path / "child"
     script = PUT + (
         "import subprocess\n"
-        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import signal; signal.pause()'])\n"
         "put([child.pid]); print('started'); sys.stdout.flush(); os._exit(0)"
     )
     async with running() as (runner, told):
@@ -155,12 +155,12 @@ async def test_one_that_leaves_something_behind_has_ended_all_the_same(tmp_path:
 HANGS = (
     PUT
     + """
-import signal, subprocess, time
+import signal, subprocess
 if len(sys.argv) > 2:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
 put([os.getpid(), child.pid])
-time.sleep(60)
+signal.pause()
 """
 )
 
@@ -185,7 +185,7 @@ async def test_what_hangs_is_ended_with_all_that_it_started(
 async def test_what_is_given_up_before_it_started_is_ended() -> None:
     async with running() as (runner, told):
         before = set(psutil.Process().children(recursive=True))
-        runner.start(7, python("import time; time.sleep(60)"), "/")
+        runner.start(7, python("import signal; signal.pause()"), "/")
         runner.end(7, arrived=False)
         await wait_for(lambda: not set(psutil.Process().children(recursive=True)) - before)
         assert told == []

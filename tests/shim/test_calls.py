@@ -19,7 +19,7 @@ from xsessionctl.shim.mail import Mailbag
 from xsessionctl.shim.outlet import Outlet
 from xsessionctl.shim.protocol import Call, Cancel, Protocol
 from xsessionctl.shim.tools import list_tools
-from xsessiond.core.limits import SHIM_BROKER_S
+from xsessiond.core.limits import MAX_WAIT_S, RESUME_WITHIN_S, SHIM_BEAT_S, SHIM_BROKER_S
 
 
 class Rig:
@@ -43,9 +43,11 @@ class Rig:
         self.link.on_up = link_is_up
         self.last_id = 0
 
-    def call(self, tool: str, **arguments: Any) -> Call:
+    def call(self, tool: str, token: object = None, **arguments: Any) -> Call:
         self.last_id += 1
-        params = {"name": tool, "arguments": arguments}
+        params: dict[str, object] = {"name": tool, "arguments": arguments}
+        if token is not None:
+            params["_meta"] = {"progressToken": token}
         frame = {"jsonrpc": "2.0", "id": self.last_id, "method": "tools/call", "params": params}
         (call,) = self.protocol.receive(json.dumps(frame).encode())
         assert isinstance(call, Call)
@@ -60,12 +62,16 @@ class Rig:
             self.calls.cancel(event.call)
 
     def written(self) -> list[Any]:
+        """Writes what waits, and gives the results in it back."""
+        return [frame["result"] for frame in self.frames() if "result" in frame]
+
+    def frames(self) -> list[Any]:
         """Writes what waits and gives it back."""
         data = b""
         while self.outlet.waiting:
             self.outlet.write_some()
             data += os.read(self.readable, 1 << 16)
-        return [json.loads(line)["result"] for line in data.splitlines()]
+        return [json.loads(line) for line in data.splitlines()]
 
     def close(self) -> None:
         for fd in (self.readable, self.writable):
@@ -238,3 +244,93 @@ def test_an_unconfirmed_acknowledgement_is_repeated_when_the_link_is_back(rig: R
     before = len(rig.link.asked)
     rig.calls.link_is_up()
     assert len(rig.link.asked) == before
+
+
+# -- long calls --------------------------------------------------------------------------------------------------------
+
+
+def beats(rig: Rig) -> list[Any]:
+    """The words of progress that were written."""
+    return [frame["params"] for frame in rig.frames() if frame.get("method") == "notifications/progress"]
+
+
+def pass_beats(rig: Rig, count: int) -> None:
+    for _ in range(count):
+        due = rig.calls.due
+        assert due is not None
+        rig.calls.tick(due)
+
+
+@pytest.mark.parametrize("token", ["t-1", "", 0, 7])
+def test_a_client_that_asks_for_it_hears_that_a_call_goes_on(rig: Rig, token: object) -> None:
+    """8.2: every ten seconds, under its token, with a number that grows, until the result."""
+    call = rig.call("send_message", token, to="web", message="?", wait_reply=60)
+    due = rig.calls.due
+    assert due is not None
+    rig.calls.tick(due - 0.1)
+    assert beats(rig) == []
+    pass_beats(rig, 1)
+    assert beats(rig) == [{"progressToken": token, "progress": 1}]
+    again = rig.calls.due
+    assert again is not None
+    assert again == pytest.approx(due + SHIM_BEAT_S)
+    pass_beats(rig, 1)
+    assert beats(rig) == [{"progressToken": token, "progress": 2}]
+    rig.link.answer({"id": "m-1", "state": "replied"})
+    rig.link.answer({})
+    assert rig.calls.due is None
+    assert len(rig.written()) == 1
+    assert not rig.calls.running
+    assert call.progress_token == token
+
+
+@pytest.mark.parametrize("token", [None, True, 1.5, [], {"a": 1}])
+def test_a_client_that_does_not_ask_hears_nothing(rig: Rig, token: object) -> None:
+    rig.call("send_message", token, to="web", message="?", wait_reply=60)
+    assert rig.calls.due is None
+
+
+def test_a_client_that_does_not_read_is_told_nothing_more(rig: Rig) -> None:
+    rig.call("send_message", "t", to="web", message="?", wait_reply=60)
+    pass_beats(rig, 5)
+    assert beats(rig) == [{"progressToken": "t", "progress": 1}]
+    pass_beats(rig, 1)
+    assert beats(rig) == [{"progressToken": "t", "progress": 2}]
+
+
+def test_a_call_that_was_cancelled_is_not_told_of(rig: Rig) -> None:
+    rig.cancel(rig.call("send_message", "t", to="web", message="?", wait_reply=60))
+    assert rig.calls.due is None
+
+
+def test_a_call_without_a_broker_is_told_of_too(lonely: Rig) -> None:
+    """As long as it goes on, which is not for long."""
+    lonely.call("send_message", "t", to="web", message="?", wait_reply=60)
+    while (due := lonely.calls.due) is not None:
+        lonely.calls.tick(due)
+    assert [frame.get("method", "result") for frame in lonely.frames()] == ["notifications/progress", "result"]
+    assert not lonely.calls.running
+
+
+@pytest.mark.parametrize(
+    "harness, token, resume, asked, wait",
+    [
+        ("claude", None, False, 999, MAX_WAIT_S),
+        ("codex", None, True, 999, MAX_WAIT_S),
+        ("opencode", None, False, 999, 50),
+        ("opencode", "t", False, 999, MAX_WAIT_S),
+        ("opencode", None, True, 999, 50 - RESUME_WITHIN_S),
+        ("mcp", "t", False, 999, 50),
+        ("mcp", None, False, 20, 20),
+        ("mcp", None, True, 20, 50 - RESUME_WITHIN_S),
+    ],
+)
+def test_a_wait_leaves_time_for_all_else(
+    harness: str, token: str | None, *, resume: bool, asked: float, wait: float
+) -> None:
+    """8.2: for the conversation to be resumed, and the answer to be written, before the harness gives the call up."""
+    rig = Rig(XSESSIOND_HARNESS=harness)
+    more = {"when_offline": "resume"} if resume else {}
+    rig.call("send_message", token, to="web", message="?", wait_reply=asked, **more)
+    assert rig.link.last("send")["wait_reply"] == wait
+    rig.close()

@@ -12,7 +12,7 @@ from xsessionctl.outcome import Document, conclude, fail, send_code
 from xsessionctl.output import is_terminal, write_text
 from xsessionctl.render import part_of, sent
 from xsessionctl.requests import Lease, ask
-from xsessiond.core.limits import MAX_WAIT_S
+from xsessiond.core.limits import MAX_WAIT_S, RESUME_WITHIN_S
 
 MOST_READ = 16 << 20
 """More than this from standard input is not read: it could not be sent by far."""
@@ -47,7 +47,7 @@ MOST_READ = 16 << 20
     "--when-offline",
     type=click.Choice(["refuse", "queue", "resume"]),
     default=None,
-    help="If the conversation does not run: refuse, or queue: keep it for 7 days. resume is refused in this version.",
+    help="If the conversation does not run: refuse; queue: keep it for 7 days; resume: start it with your command.",
 )
 @click.option("--reply-to", metavar="ID", help="The message that this one answers.")
 @click.option("--notify-when-idle", is_flag=True, help="Tell you once when that session is idle. TEXT may be left out.")
@@ -94,6 +94,7 @@ def command(
             params["message"] = read_message() if text in ((), ("-",)) else " ".join(text)
     except ClientError as problem:
         return fail(problem, setup.sink, as_json=setup.as_json)
+    time_to_resume = RESUME_WITHIN_S if when_offline == "resume" else 0
     with Lease() as lease:
 
         def take_reply(document: Document) -> None:
@@ -101,7 +102,7 @@ def command(
                 lease.acknowledge(reply.get("id"))
 
         return conclude(
-            lambda: ask("send", params, setup.deadline + (wait or 0), lease),
+            lambda: ask("send", params, setup.deadline + (wait or 0) + time_to_resume, lease),
             sent,
             setup.sink,
             as_json=setup.as_json,

@@ -5,8 +5,8 @@
                      └─────────────────────┘
 
 Laws: a call that was asked when the link broke is asked again under the same key, so that it happens once; each call
-ends by a deadline. Mail is leased for one result, acknowledged when that is written, given back when it will not be.
-Refuses to know: sockets, who is polled.
+ends by a deadline, before its harness gives it up. Mail is leased for one result, acknowledged when that is written,
+given back when it will not be. Refuses to know: sockets, who is polled.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from time import monotonic
 
-from xsessionctl.shim import answers
+from xsessionctl.shim import answers, frames
 from xsessionctl.shim.mail import Batch, show_message
 from xsessionctl.shim.tools import check_arguments
 from xsessiond.core import limits
@@ -64,18 +64,23 @@ _GUEST = {
 
 
 class _Running:
-    """One call. deadline: when it has waited long enough for a link. asked: id of the request on the link, or None.
-    outcome: text, structured content, whether that is an error. reply: what it waited for, as `show_message` gives
-    it."""
+    """One call. deadline: when it has waited long enough for a link. beat_at: when its client is next told that it goes
+    on, or None. asked: id of the request on the link, or None. outcome: text, structured content, whether that is an
+    error. reply: what it waited for, as `show_message` gives it."""
 
-    __slots__ = ("asked", "call", "cancelled", "deadline", "entry", "limit_s", "method", "outcome", "params", "reply")
+    __slots__ = (
+        "asked", "beat_at", "beats", "call", "cancelled", "deadline", "entry", "limit_s", "method", "outcome", "params",
+        "reply",
+    )  # fmt: skip
 
     def __init__(self, call: Call, params: dict[str, object], now: float) -> None:
         self.call, self.params = call, params
         self.method = _METHODS[call.tool]
         wait = params.get("wait_reply")
-        self.limit_s = limits.SHIM_ANSWER_S + (wait if isinstance(wait, int | float) else 0.0)
+        self.limit_s = limits.SHIM_ANSWER_S + _time_to_resume(params) + (wait if isinstance(wait, int | float) else 0.0)
         self.deadline: float | None = now + limits.SHIM_BROKER_S
+        self.beat_at = now + limits.SHIM_BEAT_S if call.progress_token is not None else None
+        self.beats = 0
         self.asked: int | None = None
         self.entry: Entry | None = None
         self.cancelled = False
@@ -111,7 +116,8 @@ class Calls:
     @property
     def due(self) -> float | None:
         """When `tick` has something to do."""
-        return min((item.deadline for item in self._running if item.deadline is not None), default=None)
+        times = [time for item in self._running for time in (item.deadline, item.beat_at) if time is not None]
+        return min(times, default=None)
 
     def start(self, call: Call) -> None:
         """Begins a call."""
@@ -128,7 +134,9 @@ class Calls:
             params.setdefault("key", f"mcp-{os.urandom(16).hex()}")
             wait = params.get("wait_reply")
             if isinstance(wait, int | float):
-                params["wait_reply"] = min(float(wait), self._identity.wait_limit)
+                most = self._identity.longest_call(hears_progress=call.progress_token is not None)
+                left = most - limits.SHIM_HANDSHAKE_S - _time_to_resume(params)  # and for the mail that comes along
+                params["wait_reply"] = max(0.0, min(float(wait), limits.MAX_WAIT_S, left))
         elif call.tool == "read_messages":
             if self._identity.guest:
                 self._write(_Running(call, {}, 0.0), answers.tell_refusal(_GUEST), is_error=True)
@@ -146,6 +154,7 @@ class Calls:
         for item in self._running:
             if item.call is call:
                 item.cancelled = True
+                item.beat_at = None
                 if item.entry is not None:
                     self._outlet.withdraw(item.entry)
                     return
@@ -159,8 +168,10 @@ class Calls:
                 return
 
     def tick(self, now: float) -> None:
-        """Ends the calls that have waited long enough for a broker."""
+        """Ends the calls that have waited long enough for a broker, and tells of those that go on."""
         for item in list(self._running):
+            if item.beat_at is not None and item.beat_at <= now:
+                self._beat(item, now)
             if item.deadline is not None and item.deadline <= now:
                 text = "The broker cannot be reached; nothing was done." if item.method != "send" else (
                     "The broker cannot be reached. Whether the message was sent is not known; check_delivery will tell."
@@ -169,6 +180,14 @@ class Calls:
                 self._fail(
                     item, {"code": "no_broker", "text": text, "hint": "`xsessionctl status` tells your user more."}
                 )
+
+    def _beat(self, item: _Running, now: float) -> None:
+        """The client hears that a call goes on; some begin its time anew then. One that does not read hears nothing."""
+        item.beat_at = now + limits.SHIM_BEAT_S
+        if not self._outlet.waiting:
+            item.beats += 1
+            params = {"progressToken": item.call.progress_token, "progress": item.beats}
+            self._outlet.put(frames.notification("notifications/progress", params))
 
     def link_is_up(self) -> None:
         """The session is attached: what waits is asked."""
@@ -301,7 +320,7 @@ class Calls:
         more: list[str] | None = None,
         ids: list[str] | None = None,
     ) -> None:
-        item.deadline = item.asked = None
+        item.deadline = item.asked = item.beat_at = None
         result = answers.as_result(*told, more or [], is_error=is_error, revision=item.call.revision)
         line = self._protocol.finish(item.call, result)
 
@@ -354,6 +373,11 @@ class Calls:
     def _release(self, ids: list[str]) -> None:
         if ids:
             self._link.tell("release", {"ids": ids})
+
+
+def _time_to_resume(params: Mapping[str, object]) -> float:
+    """How long a send may take before it is sent."""
+    return limits.RESUME_WITHIN_S if params.get("when_offline") == "resume" else 0.0
 
 
 def _reply_message(result: Mapping[str, object]) -> dict[str, object] | None:

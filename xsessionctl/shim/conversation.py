@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from xsessionctl.shim.outlet import Outlet
 
 HARNESS = "opencode"
-WAIT_S = 120.0
-"""How long a call may wait for a reply: opencode puts no limit on a plugin's tool."""
+LONGEST_CALL_S = 290.0
+"""opencode puts no limit on a plugin's tool; people do."""
 TOOLS = frozenset(str(tool["name"]) for tool in list_tools(""))
 FOR_SUBAGENTS = frozenset(("list_agents", "send_message", "check_delivery"))
 """Tools of a subagent. The session's mail and its name are the session's own."""
@@ -61,10 +61,9 @@ class SessionIdentity(Identity):
         self.conversation = conversation
         self.title: str | None = None
 
-    @property
-    def wait_limit(self) -> float:
+    def longest_call(self, *, hears_progress: bool) -> float:
         """See `Identity`."""
-        return WAIT_S
+        return LONGEST_CALL_S
 
     def as_params(self) -> dict[str, object]:
         """See `Identity`."""

@@ -55,9 +55,9 @@ class Identity:
     harness: claude, codex, … or mcp. pid: the harness's process or None. watched: the processes whose end is the
     session's end. off: switched off by its user. calls_hooks: its MCP client runs hooks as tool calls. hooked: its
     user's installation says that the harness runs our hooks. granted: (socket, token file) from outside, or None.
-    wait_limit: seconds a call may wait for a reply. conversation: its id as the harness has said it last, told_class:
-    the permission class as it has said it, each None before. guest: it is no session, but part of the one that runs the
-    conversation. delivery, modes: how mail can reach its model now.
+    conversation: its id as the harness has said it last, told_class: the permission class as it has said it, each None
+    before. guest: it is no session, but part of the one that runs the conversation. delivery, modes: how mail can reach
+    its model now.
     """
 
     __slots__ = (
@@ -114,11 +114,13 @@ class Identity:
         variable = _SESSION_VARIABLES.get(self.harness)
         return _text(self._environ, variable) if variable else None
 
-    @property
-    def wait_limit(self) -> float:
-        """Seconds that a tool call may take without the harness giving it up."""
-        # Seen: Codex 300 s, Gemini 600 s, Claude Code longer still. opencode and the official clients' default: 60 s.
-        return 120.0 if self.harness in ("claude", "codex", "gemini") else 50.0
+    def longest_call(self, *, hears_progress: bool) -> float:
+        """Seconds that a tool call may take without the harness giving it up. hears_progress: it is told that the call
+        goes on."""
+        # Seen: Codex 300 s, Gemini 600 s, Claude Code longer still, whatever they hear. opencode and the official
+        # clients' default: 60 s, which opencode begins anew with each word of progress.
+        patient = self.harness in ("claude", "codex", "gemini") or (self.harness == "opencode" and hears_progress)
+        return 290.0 if patient else 55.0
 
     def as_params(self) -> dict[str, object]:
         """The params of `register`, without `resume`."""

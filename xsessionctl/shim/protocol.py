@@ -70,6 +70,12 @@ class Call:
         self.meta, self.revision, self.batch = meta, revision, batch
         self.cancelled = self.aside = False
 
+    @property
+    def progress_token(self) -> str | int | None:
+        """What the client wants to hear of the call's progress under, or None if it does not."""
+        token = self.meta.get("progressToken")
+        return token if isinstance(token, str | int) and not isinstance(token, bool) else None
+
 
 class Cancel:
     """The client gave up waiting for this call."""

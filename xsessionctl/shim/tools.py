@@ -74,8 +74,8 @@ _INPUTS: dict[str, dict[str, object]] = {
         "when_offline": {
             "type": "string",
             "enum": list(_OFFLINE),
-            "description": "If the conversation does not run: refuse (default), or queue until it does. resume is not "
-            "in this version: refused.",
+            "description": "If the conversation does not run: refuse (default), queue until it does, or resume: start "
+            "it, where the user set that up.",
         },
         "key": _string("Makes a repeat of this very call harmless: the same key is one message."),
     },

@@ -137,6 +137,8 @@ SHIM_BROKER_S = 10.0
 """How long a tool call waits for a broker, which may have to be started, before it answers that there is none."""
 SHIM_ANSWER_S = 30.0
 """How long a tool call waits for the broker's answer, on top of a wait for a reply that it asked for."""
+SHIM_BEAT_S = 10.0
+"""How often a client that wants to know hears that a call goes on: opencode gives a silent one up after 60 s."""
 SHIM_RETRY_FIRST_S, SHIM_RETRY_MOST_S = 0.05, 2.0
 """Pause between two attempts to reach the broker; it doubles."""
 SHIM_RETRY_NEEDED_S = 0.2
