@@ -26,8 +26,9 @@ from xsessiond.core.shapes import shape_suppressed
 from xsessiond.core.state import Core
 from xsessiond.core.times import Now
 
-TOLD_AGAIN_S = 600.0
-"""What was stopped is told again if it was quiet for so long, as something new."""
+TOLD_AGAIN_S = 1200.0
+"""What was stopped is told again if it was quiet for so long, as something new. Sessions that try again whenever what
+they act on is over do so every ten minutes."""
 TOLD_KEPT = 1000
 """What was told, as far as it is remembered."""
 
@@ -86,8 +87,7 @@ class Brakes:
         return Refusal(
             "hop_limit",
             f"It comes after {row}, with no word of a human between. Nothing was sent.",
-            "End it here and tell your user, whose next prompt begins anew. Do not send it again.",
-            retry_after_s=None if cause.until == inf else _as_told(cause.until - now.mono),
+            "End it here and tell your user, whose next prompt begins anew. To wait and try again is no way on.",
             detail={"hop": cause.hop + 1, "max_hops": most, "cause": cause.message_id},
         )
 
