@@ -45,7 +45,7 @@ class UserFile:
 
     def replace(self, text: str) -> None:
         """Puts another text there. Raises ClientError, also when the file has changed since it was read."""
-        self._refuse_unwritable()
+        self.refuse_unwritable()
         folder, name = os.path.split(self._place)
         new = f"{folder}/.{name}.{os.getpid()}"
         try:
@@ -68,7 +68,7 @@ class UserFile:
 
     def remove(self) -> None:
         """Takes the file away. Raises ClientError, also when the file has changed since it was read."""
-        self._refuse_unwritable()
+        self.refuse_unwritable()
         self._refuse_changed()
         try:
             os.unlink(self._place)
@@ -93,7 +93,8 @@ class UserFile:
                 pass  # a file system without them, or one that only the system may set
         os.fchmod(descriptor, stat.S_IMODE(mode))
 
-    def _refuse_unwritable(self) -> None:
+    def refuse_unwritable(self) -> None:
+        """Raises ClientError if the file is not to be changed."""
         if self._before is None:
             return
         mode, owner = self._before[0], self._before[2]

@@ -8,12 +8,25 @@ import click
 from click.shell_completion import CompletionItem
 
 from xsessionctl.client import ClientError
-from xsessionctl.installing import Job, carry_out, look, open_receipts, plan, warn_of_place
+from xsessionctl.installing import (
+    Job,
+    carry_out,
+    class_path,
+    lacks_class,
+    look,
+    make_folders,
+    open_receipts,
+    plan,
+    warn_of_place,
+)
 from xsessionctl.options import Setup, verb
 from xsessionctl.outcome import Document, conclude
 from xsessionctl.output import Sink
 from xsessionctl.render import one_line, rows_of
+from xsessionctl.settings import change_value
+from xsessiond.core.errors import EXIT_CODES
 from xsessiond.core.inert import inert
+from xsessiond.core.setting_keys import CLASSES
 
 DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
@@ -53,6 +66,7 @@ def command(setup: Setup, *, harnesses: tuple[str, ...], dry_run: bool, yes: boo
         _told,
         setup.sink,
         as_json=setup.as_json,
+        code=problem_code,
     )
 
 
@@ -61,26 +75,57 @@ def change(setup: Setup, names: tuple[str, ...], *, remove: bool, dry_run: bool,
     receipts = open_receipts()
     jobs = plan(names, receipts, remove=remove)
     warnings = [] if remove else warn_of_place(jobs)
-    document = {"harnesses": [job.to_document() for job in jobs], "warnings": warnings, "written": False}
-    if not any(job.steps for job in jobs):
-        return document
-    if not setup.as_json:
-        setup.sink.lines(show_plan(jobs, warnings, setup.sink))
-    if dry_run:
-        return document
-    if not yes and not _agreed(setup):
-        return document
-    carry_out(jobs, receipts)
-    return {**document, "written": True}
+    unknown = [] if remove else [job for job in jobs if lacks_class(job)]
+    written = False
+    if any(job.steps for job in jobs):
+        if not setup.as_json:
+            setup.sink.lines(_show_plan(jobs, warnings, setup.sink))
+        if not dry_run and (yes or _agrees(setup)):
+            warnings += [] if remove else make_folders()
+            carry_out(jobs, receipts)
+            written = True
+            for job in unknown:
+                _settle_class(job, setup, ask=not yes)
+    return {"harnesses": [job.to_changes() for job in jobs], "warnings": warnings, "written": written}
 
 
-def _agreed(setup: Setup) -> bool:
+def _agrees(setup: Setup) -> bool:
     if setup.as_json or not sys.stdin.isatty():
         raise ClientError("usage", "Nobody is here to be asked. Nothing was written.", "Say --yes, or --dry-run.")
     return click.confirm("Write this?", default=False)
 
 
-def show_plan(jobs: list[Job], warnings: list[str], sink: Sink) -> list[str]:
+def _settle_class(job: Job, setup: Setup, *, ask: bool) -> None:
+    """Asks whether the harness asks its user before it acts, and puts the answer into the settings."""
+    title, key = job.harness.title, ".".join(class_path(job))
+    later = f"`xsessionctl config set {key} prompting` (or bypass) says it; until then its mail is held for you."
+    answer = "skip"
+    if ask:
+        setup.sink.lines(
+            [
+                "",
+                f"{title} does not tell whether it asks you before it acts. What holds for the way you use it?",
+                "  prompting  it asks before it runs or changes anything",
+                "  bypass     it acts without asking",
+                "  skip       say nothing; what comes for it is held until you decide",
+            ]
+        )
+        answer = click.prompt(title, type=click.Choice([*CLASSES, "skip"]), default="skip")
+    if answer == "skip":
+        job.notes.append(f"It does not tell whether it asks you before it acts. {later}")
+        return
+    try:
+        change_value(key, [answer], setup.timeout)
+    except ClientError as problem:
+        job.notes.append(f"That could not be set: {problem.text} {later}")
+
+
+def problem_code(document: Document) -> int:
+    """11 if the files of one harness could not be changed."""
+    return EXIT_CODES["bad_config"] if any(row.get("error") for row in rows_of(document, "harnesses")) else 0
+
+
+def _show_plan(jobs: list[Job], warnings: list[str], sink: Sink) -> list[str]:
     """The changes, file by file."""
     lines = []
     for job in jobs:
@@ -93,10 +138,13 @@ def show_plan(jobs: list[Job], warnings: list[str], sink: Sink) -> list[str]:
 
 
 def _told(document: Document, sink: Sink) -> list[str]:
-    lines = []
+    lines: list[str] = []
     for row in rows_of(document, "harnesses"):
         count = len(rows_of(row, "changes"))
         title = one_line(row.get("title"))
+        if row.get("error"):
+            lines += [f"{title}: nothing was written.", *told_problem(row)]
+            continue
         if not count:
             lines.append(f"{title}: all is there; nothing was to be written.")
         elif document.get("written"):
@@ -105,6 +153,13 @@ def _told(document: Document, sink: Sink) -> list[str]:
             lines.append(f"{title}: nothing was written.")
         lines += [f"  {one_line(note)}" for note in _notes(row)]
     return lines
+
+
+def told_problem(row: Document) -> list[str]:
+    """Why nothing could be done for a harness."""
+    error = row.get("error")
+    texts = [error.get("text"), error.get("hint")] if isinstance(error, dict) else []
+    return [f"  {one_line(text)}" for text in texts if text]
 
 
 def _notes(row: Document) -> list[object]:
@@ -116,7 +171,7 @@ def _notes(row: Document) -> list[object]:
 
 
 def _status(names: tuple[str, ...]) -> Document:
-    return {"harnesses": [job.to_document() for job in look(names)]}
+    return {"harnesses": [job.to_status() for job in look(names)]}
 
 
 def _status_code(document: Document) -> int:
@@ -132,12 +187,11 @@ def _shown_status(document: Document, sink: Sink) -> list[str]:
         version = one_line(row.get("version")) or ("unknown version" if here else "not here")
         style = "green" if state == "installed" else "dim" if not here else "yellow"
         lines.append(f"{one_line(row.get('title'))} ({version}): {sink.paint(state, style)}")
-        faults = row.get("faults")
-        if state != "missing" and isinstance(faults, dict):
-            lines += [f"  {one_line(what)}: {one_line(fault)}" for what, fault in faults.items()]
-        error = row.get("error")
-        if isinstance(error, dict):
-            lines.append(f"  {one_line(error.get('text'))}")
+        entries = row.get("entries")
+        if state in ("partly", "outdated") and isinstance(entries, dict):
+            wrong = {what: how for what, how in entries.items() if how != "installed"}
+            lines += [f"  {one_line(what)}: {one_line(how)}" for what, how in wrong.items()]
+        lines += told_problem(row)
         lines += [f"  {one_line(note)}" for note in _notes(row) if here]
         if here and state != "installed":
             lines.append(f"  `xsessionctl install {one_line(row.get('name'))}` mends it.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from xsessionctl.commands.install import change, complete_harness
+from xsessionctl.commands.install import change, complete_harness, problem_code, told_problem
 from xsessionctl.options import Setup, verb
 from xsessionctl.outcome import Document, conclude
 from xsessionctl.output import Sink
@@ -34,12 +34,14 @@ def command(setup: Setup, *, harnesses: tuple[str, ...], dry_run: bool, yes: boo
         _told,
         setup.sink,
         as_json=setup.as_json,
+        code=problem_code,
     )
 
 
 def _told(document: Document, sink: Sink) -> list[str]:
-    lines = []
+    lines: list[str] = []
     for row in rows_of(document, "harnesses"):
+        lines += told_problem(row)
         if rows_of(row, "changes"):
             what = "taken out" if document.get("written") else "nothing was written"
             lines.append(f"{one_line(row.get('title'))}: {what}.")

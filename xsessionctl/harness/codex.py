@@ -25,8 +25,8 @@ from xsessionctl.shim.dialects import CODEX
 
 HOOK_S = 5
 """A hook answers in 0.2 s or not at all; this ends one that hangs."""
-HANDED_ON = ("XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME")
-"""Variables that say where the broker is and do not reach the server by themselves."""
+HANDED_ON = ("XDG_CONFIG_HOME", "XDG_STATE_HOME")
+"""Variables that say where our own files are and do not reach the server by themselves."""
 TRUSTED = "trusted"
 
 

@@ -150,8 +150,8 @@ class Hooks:
         return "hooks"
 
     def ways(self) -> list[Path]:
-        """The object and the lists that they stand in."""
-        return [(self.table,), *((self.table, event) for event in self.groups)]
+        """The object and the lists that they stand in; none where none are wanted."""
+        return [(self.table, *event) for event in ((), *((event,) for event in self.groups)) if self.groups]
 
     def find_fault(self, tree: object) -> str | None:
         """What is wrong, None if they are as wanted: `missing`, or `outdated`."""

@@ -38,14 +38,14 @@ class Found(NamedTuple):
     version: Version | None
 
 
-def find_program(harness: Harness, site: Site) -> Found:
-    """The harness's program, and its version by `--version`."""
+def find_program(harness: Harness, site: Site, *, version: bool = True) -> Found:
+    """The harness's program, and if asked for its version, by `--version`."""
     folders = [*harness.programs, *ANYWHERE]
     places = [os.path.join(site.home, folder) for folder in folders]
     path = shutil.which(harness.program, path=site.environ.get("PATH", os.defpath)) or shutil.which(
         harness.program, path=os.pathsep.join(places)
     )
-    return Found(path, None if path is None else ask_version(path, site))
+    return Found(path, ask_version(path, site) if path is not None and version else None)
 
 
 def ask_version(path: str, site: Site) -> Version | None:

@@ -72,6 +72,7 @@ def _plan_part(harness: Harness, part: Part, receipts: Receipts) -> Step | None:
         hollow = _hollow(part, before or "")
     if after == file.text and file.exists:
         return None
+    file.refuse_unwritable()
     folders = _missing_folders(part.path) or (old.folders if old is not None else [])
     receipt = write_receipt(before or "", after, made=before is None, folders=folders, hollow=hollow)
     return Step(part, file, after, receipt, lambda: _plan_part(harness, part, receipts))
@@ -83,19 +84,22 @@ def _plan_removal(harness: Harness, part: Part, receipts: Receipts) -> Step | No
         after = _base(part, file, receipts.get(part.path))
     if not file.exists or after == file.text:
         return None
+    file.refuse_unwritable()
     return Step(part, file, after, None, lambda: _plan_removal(harness, part, receipts))
 
 
-def find_faults(harness: Harness, site: Site) -> dict[str, str]:
-    """What is missing or outdated, by `path: title`. Raises ClientError."""
-    faults = {}
+def find_states(harness: Harness, site: Site) -> dict[str, str]:
+    """How each entry is, by `path: title`: installed, missing or outdated. Raises ClientError."""
+    states = {}
     for part in harness.parts(site):
         file = UserFile(part.path, most=MOST_BYTES)
         with _refusing(harness, part):
             tree = _parse(part, file.text)
-            found = [(entry.title, entry.find_fault(tree)) for entry in part.entries]
-        faults.update({f"{part.path}: {title}": fault for title, fault in found if fault is not None})
-    return faults
+            for entry in part.entries:
+                fault = entry.find_fault(tree)
+                if fault is not None or entry.ways():
+                    states[f"{part.path}: {entry.title}"] = fault or "installed"
+    return states
 
 
 def find_switches(harness: Harness, site: Site) -> list[str]:

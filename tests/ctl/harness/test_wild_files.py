@@ -11,7 +11,6 @@ from tests.ctl.harness.wild import TEXTS, Home, make_home, text_for, tree_of
 from xsessionctl.client import ClientError
 from xsessionctl.harness.base import Part
 from xsessionctl.harness.known import HARNESSES
-from xsessionctl.harness.plans import find_faults
 
 
 @pytest.fixture(params=sorted(HARNESSES))
@@ -36,7 +35,7 @@ def test_five_times_in_and_once_out_is_as_before(home: Home, name: str) -> None:
     fill(home, name)
     before = tree_of(home.path)
     assert home.install()
-    assert find_faults(home.harness, home.site) == {}
+    assert home.faults() == {}
     after = tree_of(home.path)
     for _ in range(4):
         assert home.install() == []
@@ -49,7 +48,7 @@ def test_five_times_in_and_once_out_is_as_before(home: Home, name: str) -> None:
 def test_what_was_not_there_is_not_there_again(home: Home) -> None:
     assert tree_of(home.path) == {}
     home.install()
-    assert find_faults(home.harness, home.site) == {}
+    assert home.faults() == {}
     for path in home.files:
         assert path.stat().st_mode & 0o777 == 0o600
     home.uninstall()
@@ -66,7 +65,7 @@ def test_what_the_user_changes_later_stays(home: Home, name: str) -> None:
     for part in parts:
         write(part, part.form.put(read(part), ("added later",), {"by": "the user"}))
     assert home.install() == []
-    assert find_faults(home.harness, home.site) == {}
+    assert home.faults() == {}
     home.uninstall()
     for part in parts:
         assert part.form.parse(read(part)) == {**as_dict(before[part.path]), "added later": {"by": "the user"}}
@@ -99,7 +98,7 @@ def test_a_link_among_dotfiles_stays_one(home: Home) -> None:
     before = tree_of(home.path)
     home.install()
     assert all(path.is_symlink() for path in home.files)
-    assert find_faults(home.harness, home.site) == {}
+    assert home.faults() == {}
     home.uninstall()
     assert tree_of(home.path) == before
 
@@ -132,10 +131,10 @@ def test_a_status_looks_at_the_meaning(home: Home) -> None:
     for part in home.harness.parts(home.site):
         if part.path.endswith(".json"):
             Path(part.path).write_text(json.dumps(part.form.parse(read(part)), indent=7, sort_keys=True))
-    assert find_faults(home.harness, home.site) == {}
+    assert home.faults() == {}
     assert home.install() == []
     for path in home.files:
         path.unlink()
-    faults = find_faults(home.harness, home.site)
+    faults = home.faults()
     assert set(faults.values()) == {"missing"}
     assert {fault.partition(":")[0] for fault in faults} == set(map(str, home.files))

@@ -11,7 +11,7 @@ from pathlib import Path
 from xsessionctl.harness.base import Harness, Part, Site
 from xsessionctl.harness.json_spans import BadText
 from xsessionctl.harness.known import HARNESSES
-from xsessionctl.harness.plans import do, plan_install, plan_uninstall
+from xsessionctl.harness.plans import do, find_states, plan_install, plan_uninstall
 from xsessionctl.harness.receipts import Receipts
 
 THEIR_HOOK = {"matcher": "Bash", "hooks": [{"type": "command", "command": "their-hook --fast", "timeout": 3}]}
@@ -59,6 +59,10 @@ class Home:
         for step in steps:
             do(step, self.receipts)
         return [step.path for step in steps]
+
+    def faults(self) -> dict[str, str]:
+        """What of ours is not there or not as it should be."""
+        return {what: how for what, how in find_states(self.harness, self.site).items() if how != "installed"}
 
     def with_version(self, *version: int) -> Home:
         return replace(self, version=version)
