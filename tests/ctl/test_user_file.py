@@ -74,3 +74,75 @@ def test_what_cannot_be_done_is_said(tmp_path: Path) -> None:
     (tmp_path / "c2").write_text("")
     with pytest.raises(ClientError, match="cannot be written: File exists"):
         file.replace("")
+
+
+@pytest.mark.parametrize("act", ["replace", "remove"])
+def test_what_is_read_only_stays(tmp_path: Path, act: str) -> None:
+    path = tmp_path / "c"
+    path.write_text("x = 1\n")
+    path.chmod(0o444)
+    file = UserFile(str(path))
+    with pytest.raises(ClientError, match=r"is read-only") as caught:
+        file.replace("") if act == "replace" else file.remove()
+    assert caught.value.hint == f"Nothing was changed. If you want it to be: chmod u+w '{path}'"
+    assert (path.read_text(), os.listdir(tmp_path)) == ("x = 1\n", ["c"])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_what_is_another_user_s_stays(tmp_path: Path) -> None:
+    """As with `sudo`: the new file would be root's, and its owner locked out."""
+    path = tmp_path / "c"
+    path.write_text("x = 1\n")
+    os.chown(path, 12345, -1)
+    with pytest.raises(ClientError, match=r"belongs to uid 12345"):
+        UserFile(str(path)).replace("")
+    assert path.read_text() == "x = 1\n"
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "c"
+    os.mkfifo(path)
+    file = UserFile(str(path))
+    with pytest.raises(ClientError, match="is no ordinary file"):
+        file.replace("x")
+
+
+def test_what_a_file_carries_besides_its_text_stays(tmp_path: Path) -> None:
+    """Group, attributes, and with them access lists."""
+    path = tmp_path / "c"
+    path.write_text("x = 1\n")
+    if os.geteuid() == 0:
+        os.chown(path, -1, 54321)
+    path.chmod(0o660)
+    try:
+        os.setxattr(path, "user.note", b"mine")
+    except (AttributeError, OSError):
+        pass  # not on this file system
+    before = path.stat().st_gid, path.stat().st_mode, attributes(path)
+    UserFile(str(path)).replace("x = 2\n")
+    assert (path.stat().st_gid, path.stat().st_mode, attributes(path)) == before
+
+
+def attributes(path: Path) -> dict[str, bytes]:
+    if not hasattr(os, "listxattr"):
+        return {}
+    return {name: os.getxattr(path, name) for name in os.listxattr(path)}
+
+
+def test_more_than_was_said_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "c"
+    path.write_text("12345")
+    assert UserFile(str(path), most=5).text == "12345"
+    with pytest.raises(ClientError, match="has more than 4 bytes"):
+        UserFile(str(path), most=4)
+
+
+def test_a_file_is_taken_away(tmp_path: Path) -> None:
+    path = tmp_path / "c"
+    path.write_text("x")
+    UserFile(str(path)).remove()
+    assert not path.exists()
+    file = UserFile(str(path))
+    path.write_text("theirs")
+    with pytest.raises(ClientError, match="was changed meanwhile"):
+        file.remove()

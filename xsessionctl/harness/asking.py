@@ -31,6 +31,8 @@ def run_program(argv: Sequence[str], environ: Mapping[str, str], timeout: float)
     except subprocess.TimeoutExpired:
         return None
     finally:
+        assert process.stdout is not None
+        process.stdout.close()
         _end(process)
     return data.decode("utf-8", "replace")
 

@@ -240,7 +240,7 @@ def is_our_hook(value: object) -> bool:
     try:
         words = shlex.split(command)
     except ValueError:
-        words = command.split()
+        return False  # ours are well formed
     words += args if isinstance(args, list) else []
     return _runs(words, PROGRAM, "hook") or any(str(word).endswith(f"{PROGRAM}/{HOOK_PROGRAM}") for word in words)
 
