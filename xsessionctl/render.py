@@ -131,6 +131,9 @@ def roster(document: Mapping[str, object], sink: Sink) -> list[str]:
     held = sum(count for session in sessions if isinstance(count := session.get("held"), int))
     if held:
         lines.append(f"{held} held until a human decides: `xsessionctl hold-queue`.")
+    suppressed = sum(count for session in sessions if isinstance(count := session.get("suppressed"), int))
+    if suppressed:
+        lines.append(f"{suppressed} turned away as too many: `xsessionctl log` says whose.")
     for gap in rows_of(document, "incomplete"):
         lines.append(f"Not looked at: {one_line(gap.get('source'))} ({one_line(gap.get('reason'))}).")
     return lines
@@ -285,25 +288,6 @@ def _messages(document: Mapping[str, object], sink: Sink, *, empty: str, other: 
     return [sink.paint(GAP.join(head).rstrip(), "dim"), *(GAP.join(cells).rstrip() for cells in body)]
 
 
-def log_entries(document: Mapping[str, object], sink: Sink) -> list[str]:
-    """The answer to `log`: a line for each message, and its text below."""
-    entries = rows_of(document, "entries")
-    if not entries:
-        return ["Nothing was said."]
-    lines = []
-    for entry in entries:
-        state = one_line(entry.get("state"))
-        route = f"{sink.paint(_who(part_of(entry, 'from')), 'bold')} → {sink.paint(_who(part_of(entry, 'to')), 'bold')}"
-        facts = [sink.paint(state, STATE_STYLES.get(state, "bold")), one_line(entry.get("id"))]
-        if entry.get("reply_to"):
-            facts.append(f"answers {one_line(entry['reply_to'])}")
-        lines.append("  ".join([sink.paint(clock(entry.get("sent_at")), "dim"), route, *facts]))
-        text = entry.get("text") if entry.get("text") is not None else entry.get("summary")
-        lines += [f"    {line}" for line in inert(str(text or ""), multiline=True).split("\n")]
-        lines += [sink.paint(f"  {decision(step)}", "dim") for step in rows_of(entry, "decisions")]
-    return lines
-
-
 def decision(step: Mapping[str, object]) -> str:
     """One step in the life of a message that was held: what, when, by whom and by which rule."""
     state, by, rule = (one_line(step.get(key)) for key in ("state", "by", "rule"))
@@ -325,7 +309,8 @@ def setting(value: object, *, unset: str) -> str:
     return f"{what} ({one_line(value.get('source'))}: {one_line(value.get('where'))})"
 
 
-def _who(party: Mapping[str, object]) -> str:
+def who(party: Mapping[str, object]) -> str:
+    """A party of a message, as people call it."""
     name = one_line(party.get("name"))
     return f"{name} (human)" if "human" in (party.get("kind"), party.get("id")) else name
 
@@ -378,6 +363,7 @@ def broker_state(document: Mapping[str, object], sink: Sink) -> list[str]:
         ("sessions", document.get("sessions")),
         ("queued", document.get("queued")),
         ("held", f"{held} (xsessionctl hold-queue)" if (held := document.get("held")) else held),
+        ("suppressed", f"{many} turned away (xsessionctl log)" if (many := document.get("suppressed")) else None),
         *verdicts.items(),
         ("protocol", broker.get("protocol")),
         ("instance", broker.get("instance")),

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from xsessionctl import render, render_failure
+from xsessionctl import render, render_failure, render_log
 from xsessionctl.client import ClientError
 from xsessionctl.output import Sink
 
@@ -180,7 +180,9 @@ def test_a_refusal_lists_its_candidates_and_the_way_out() -> None:
         lambda: render.waiting({"messages": [nasty()]}, SINK),
         lambda: render.identity({"kind": NASTY, "name": NASTY, "session": nasty()}, SINK),
         lambda: render.identity({"kind": "human", "name": NASTY, "session": None}, SINK),
-        lambda: render.log_entries({"entries": [{**nasty(), "from": nasty(), "to": nasty()}]}, SINK),
+        lambda: render_log.log_lines(
+            {key: [{**nasty(), "from": nasty(), "to": nasty()}] for key in ("entries", "suppressed")}, SINK
+        ),
         lambda: render.broker_state({"broker": nasty(), "store": nasty(), "warnings": [NASTY]}, SINK),
         lambda: render_failure.failure(ClientError("internal", NASTY, NASTY, candidates=[nasty()]), SINK),
     ],
@@ -196,7 +198,7 @@ def nasty() -> dict[str, object]:
     keys = (
         "id ref name harness cwd state delivery started_at last_seen_at queued from_name sent_at bytes summary "
         "reply_to text rule by at source reason target_state notice label version instance detail class address "
-        "policy harness_session_id protocol"
+        "policy harness_session_id protocol code count first_at last_at hop"
     )
     return dict.fromkeys(keys.split(), NASTY)
 

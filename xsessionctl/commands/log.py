@@ -12,7 +12,8 @@ from xsessionctl.held import complete_id
 from xsessionctl.lifecycle import connect_or_start, find_paths
 from xsessionctl.options import Setup, verb
 from xsessionctl.outcome import conclude, fail
-from xsessionctl.render import log_entries, rows_of
+from xsessionctl.render import rows_of
+from xsessionctl.render_log import entry_lines, log_lines, suppressed_line
 from xsessionctl.requests import ask
 from xsessiond.core.limits import LOG_MOST
 
@@ -28,7 +29,9 @@ UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
     },
     exits=(4, 7, 9, 10),
 )
-@click.option("--follow", is_flag=True, help="Stay, and print what comes. With --json: one entry a line.")
+@click.option(
+    "--follow", is_flag=True, help='Stay, and print what comes. With --json: one entry a line, or {"suppressed": …}.'
+)
 @click.option("--thread", metavar="ID", help="Only the thread that this message belongs to.")
 @click.option("--since", metavar="T", help="Only since then: 30s, 10m, 2h, 7d ago, or a time like 2026-01-31T12:00.")
 @click.option("--limit", type=click.IntRange(1, LOG_MOST), default=100, metavar="N", help="At most the last N (100).")
@@ -36,7 +39,8 @@ def command(setup: Setup, *, follow: bool, thread: str | None, since: str | None
     """What was said, and what became of it.
 
     You see all messages of your sessions, oldest first, with what you or a rule decided about those that were held. In
-    an agent's shell only those of that session are shown.
+    an agent's shell only those of that session are shown. What was turned away as too many is counted below, as long as
+    the broker runs.
     """
     params: dict[str, object] = {"limit": limit}
     if thread is not None:
@@ -48,7 +52,7 @@ def command(setup: Setup, *, follow: bool, thread: str | None, since: str | None
         params["since"] = moment(since)
     if follow:
         return _follow(setup, params)
-    return conclude(lambda: ask("log", params, setup.deadline), log_entries, setup.sink, as_json=setup.as_json)
+    return conclude(lambda: ask("log", params, setup.deadline), log_lines, setup.sink, as_json=setup.as_json)
 
 
 def moment(text: str) -> str:
@@ -69,20 +73,31 @@ def moment(text: str) -> str:
 def _follow(setup: Setup, params: dict[str, object]) -> int:
     sink = setup.sink
 
-    def tell(entries: list[dict[str, object]]) -> None:
-        if not setup.as_json:
-            sink.lines(log_entries({"entries": entries}, sink) if entries else [])
-            return
-        for entry in entries:
+    def tell(entry: dict[str, object]) -> None:
+        if setup.as_json:
             sink.document(entry)
+        else:
+            sink.lines(entry_lines(entry, sink))
+
+    def tell_suppressed(row: dict[str, object]) -> None:
+        if setup.as_json:
+            sink.document({"suppressed": row})
+        else:
+            sink.lines([suppressed_line(row, sink)])
 
     try:
         with connect_or_start(find_paths(), setup.deadline) as link:
-            tell(rows_of(link.call("log", {**params, "follow": True}), "entries"))
+            past = link.call("log", {**params, "follow": True})
+            for entry in rows_of(past, "entries"):
+                tell(entry)
+            for row in rows_of(past, "suppressed"):
+                tell_suppressed(row)
             link.deadline = float("inf")
-            for method, entry in link.notifications():
+            for method, found in link.notifications():
                 if method == "entry":
-                    tell([entry])
+                    tell(found)
+                elif method == "suppressed":
+                    tell_suppressed(found)
                 elif method == "bye":
                     raise ClientError("no_broker", "The broker stopped.", "Follow again once it runs.")
     except ClientError as problem:
