@@ -85,7 +85,7 @@ HARNESS = Harness(
     ),
     class_source="`permission_mode` of each hook, from the first prompt on",
     class_told=True,
-    resume=("claude", "--resume", "{session}"),
+    resume=("claude", "--resume", "{harness_session_id}"),
     parts=_parts,
     switched_off=_switched_off,
 )

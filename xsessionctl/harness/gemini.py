@@ -56,7 +56,7 @@ HARNESS = Harness(
     ),
     class_source="what you say when you install; it does not tell",
     class_told=False,
-    resume=("gemini", "--resume", "{session}"),
+    resume=("gemini", "--resume", "{harness_session_id}"),
     parts=_parts,
     switched_off=_switched_off,
 )

@@ -51,6 +51,6 @@ HARNESS = Harness(
     ),
     class_source="what you say when you install; it does not tell",
     class_told=False,
-    resume=("opencode", "--session", "{session}"),
+    resume=("opencode", "--session", "{harness_session_id}"),
     parts=_parts,
 )

@@ -22,7 +22,7 @@ from xsessionctl.harness.trees import Path, value_at
 from xsessionctl.user_file import UserFile
 
 MOST_BYTES = 64 << 20
-"""Of a harness's file. Claude Code's grows with every project and has been seen at tens of megabytes."""
+"""Of a harness's file. Claude Code's grows with every project."""
 LOCK_S, LOCK_PAUSE_S = 3.0, 0.02
 """How long a harness that is writing its file is waited for."""
 
