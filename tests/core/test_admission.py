@@ -22,6 +22,7 @@ from xsessiond.core.admission import (
     Source,
     Verdict,
     decide,
+    is_senders_own,
     merge_settings,
 )
 from xsessiond.core.policy import CoreSettings, ProjectSettings, launch_setting, policy_of
@@ -162,6 +163,18 @@ def test_what_the_sender_may_send_is_its_own_users_matter(value: str | None, exp
             else:
                 assert short(verdict) == expected
                 assert verdict.rule == named("user", value, "outbound")
+
+
+@pytest.mark.parametrize("value", ["hold", None])
+def test_whose_setting_held_it_is_known_again(value: str | None) -> None:
+    """14.2: what cannot be read has one cause, whoever wrote it."""
+    for sender, receiver, own in (
+        (session(outbound=setting(value)), session("prompting"), True),
+        (session("prompting"), session("prompting", inbound=setting(value)), False),
+    ):
+        verdict = decide(sender, receiver)
+        assert isinstance(verdict, Hold)
+        assert is_senders_own(verdict.cause, verdict.rule) == own
 
 
 def test_a_receiver_that_refuses_is_not_asked_about_what_goes_out() -> None:

@@ -6,8 +6,9 @@ import pytest
 
 from tests.support.core_house import Guest, House, refused
 from xsessiond.core.admission import Setting
+from xsessiond.core.effects import ProjectRead
 from xsessiond.core.pacing import PaceSettings
-from xsessiond.core.policy import CoreSettings
+from xsessiond.core.policy import NOT_READ, CoreSettings
 
 HOUR_S = 3600
 HOLD = Setting("hold", "user", "config.toml:2")
@@ -238,6 +239,15 @@ def test_a_project_that_changes_counts_for_its_sessions(house: House, api: Guest
     assert sent["rule"] == "inbound = hold (project: .xsessiond.toml:1)"
     house.change_project(web)
     assert other.check(sent)["state"] == "queued"
+
+
+def test_what_came_before_a_project_was_read_goes_once_it_is(house: House, web: Guest) -> None:
+    """14.3, P9: as after a restart of the broker. A script has no settings of its own that could hold it any longer."""
+    house.handle(ProjectRead(web.id, NOT_READ))
+    sent = house.script().ask("send", to="web", message="hello")
+    assert (sent["state"], sent["rule"]) == ("held", "inbound = unreadable (project: not read yet)")
+    house.change_project(web)
+    assert web.read() == ["hello"]
 
 
 def test_what_an_assumed_class_changes(house: House) -> None:

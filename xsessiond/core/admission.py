@@ -28,6 +28,8 @@ from msgspec import Struct
 from xsessiond.core.records import Kind
 
 Source = Literal["managed", "launch", "user", "project"]
+_OUTBOUND = "outbound"
+"""The first word of a rule that is the sender's own setting."""
 Cause = Literal[
     "outbound",
     "explicit-setting",
@@ -125,9 +127,9 @@ def decide(sender: Party, receiver: Party, trusted: str | None = None) -> Verdic
         return Admit("the user's own send")
     outbound = sender.policy.outbound
     if outbound is not None and outbound.value == "refuse":
-        return Refuse(_rule("outbound", outbound))
+        return Refuse(_rule(_OUTBOUND, outbound))
     if outbound is not None and outbound.value != "accept":
-        return Hold("outbound" if outbound.value else "invalid-setting", _rule("outbound", outbound), expires=False)
+        return Hold("outbound" if outbound.value else "invalid-setting", _rule(_OUTBOUND, outbound), expires=False)
     if inbound is not None and inbound.value is None:
         return Hold("invalid-setting", _rule("inbound", inbound), expires=False)
     held = inbound if inbound is not None and inbound.value != "accept" else None
@@ -148,6 +150,11 @@ def decide(sender: Party, receiver: Party, trusted: str | None = None) -> Verdic
 def _rule(key: str, setting: Setting) -> str:
     value = "unreadable" if setting.value is None else setting.value
     return f"{key} = {value} ({setting.source}: {setting.where})"
+
+
+def is_senders_own(cause: str, rule: str) -> bool:
+    """Whether the sender's own settings held a message, as `Hold` has it, and not the receiver's."""
+    return cause == "outbound" or rule.startswith(_OUTBOUND)
 
 
 def _from_elsewhere(sender: Party, receiver: Party) -> bool:

@@ -12,7 +12,18 @@ from collections.abc import Iterable, Sequence
 from msgspec import structs
 
 from xsessiond.core import limits
-from xsessiond.core.admission import Admit, Hold, Party, Policy, Refuse, Setting, Verdict, decide, merge_settings
+from xsessiond.core.admission import (
+    Admit,
+    Hold,
+    Party,
+    Policy,
+    Refuse,
+    Setting,
+    Verdict,
+    decide,
+    is_senders_own,
+    merge_settings,
+)
 from xsessiond.core.delivery import Delivery
 from xsessiond.core.effects import Notify
 from xsessiond.core.errors import Refusal
@@ -240,7 +251,7 @@ class Holding:
         if sender is not None:
             policy = self.party_of(Caller("session", sender)).policy
         else:
-            policy = UNKNOWN_OUTBOUND if hold.cause in ("outbound", "invalid-setting") else Policy()
+            policy = UNKNOWN_OUTBOUND if is_senders_own(hold.cause, hold.rule) else Policy()
         trust = self.find_trust(row.sender_id or "", target.id, now)
         party = Party(row.sender_kind, hold.sender_class, policy)
         return decide(party, self.party(target), None if trust is None else trust.id)
