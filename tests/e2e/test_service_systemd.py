@@ -20,6 +20,7 @@ from tests.support.systemd_rig.service import (
     STATE,
     UNITS,
     Installed,
+    end,
     hear,
 )
 from tests.support.systemd_rig.world import HOME, RUNTIME, World, booted_world, why_not
@@ -192,3 +193,85 @@ def test_a_healthy_broker_is_left_alone_by_its_watchdog(service: Installed) -> N
     deadline_passed = service.world.run("sleep", "8", check=False)  # four intervals of 2 s
     assert deadline_passed.returncode == 0
     assert (service.pid(), service.restarts()) == (before, restarts)
+
+
+# -- restarts and the end ----------------------------------------------------------------------------------------------
+
+UNPACED = """
+[pacing]
+target_burst = 1000000
+target_per_second = 1000000
+sender_burst = 1000000
+sender_per_second = 1000000
+queue_per_session = 10000
+"""
+
+
+def test_restarts_under_load_refuse_nobody_and_lose_nothing(service: Installed) -> None:
+    """15.4, 3.3, 3.4: connections wait at the socket; what was broken off goes through with its key, once."""
+    service.world.write(f"{HOME}/.config/xsessiond/config.toml", UNPACED)
+    service.ctl("config", "check")
+    load = service.act("load")
+    session = hear(load)["session"]
+    for _ in range(5):
+        before = service.pid()
+        service.world.run("sleep", "0.5")
+        service.systemctl("restart", SERVICE)
+        assert service.pid() != before
+    service.world.run("sleep", "0.5")
+    told = end(load)
+    assert told["refused"] == []
+    assert len(told["accepted"]) > 100
+    assert told["received"] == told["accepted"]
+    assert (told["session"], told["longest_s"] < 10) == (session, True)
+
+
+def test_a_socket_file_that_was_deleted_is_made_again(service: Installed) -> None:
+    """15.3: the descriptor that systemd keeps is of no use then; the broker binds its own."""
+    before = service.pid()
+    service.world.run("rm", "-r", f"{RUNTIME}/xsessiond")
+    service.world.until("it is there again", "test", "-S", BROKER_SOCKET)
+    assert service.ask("status")["broker"]["pid"] == before
+    service.systemctl("restart", SERVICE)  # systemd still passes the one that is gone
+    assert service.ask("status")["broker"]["pid"] == service.pid() != before
+    before, restarts = service.pid(), service.restarts()
+    service.world.run("kill", "-KILL", str(before))  # and now a dead socket lies there
+    service.until_restarted(restarts)
+    assert service.ask("status")["broker"]["pid"] == service.pid() != before
+    service.systemctl("restart", SOCKET)
+    assert service.ask("status")["broker"]["pid"] == service.pid()
+    assert service.show("SubState", SOCKET) == "running"
+
+
+def test_uninstall_takes_away_what_is_ours(service: Installed) -> None:
+    """I3: a drop-in of the user's and what is stored stay; a second time there is nothing to do."""
+    member = service.act("member")
+    session = hear(member)["id"]
+    (sent,) = service.send("kept")
+    assert hear(member)["message"] == sent["id"]
+    service.drop_in("mine", "Nice=5")
+    service.ctl("service", "install", "--hardened")
+    assert hear(member) == {"back": session}
+    done = service.ask("service", "uninstall")
+    assert [file["change"] for file in done["files"]] == ["removed", "removed", "removed"]
+    left = service.world.run("find", UNITS, "-not", "-type", "d").stdout.split()
+    assert left == [f"{UNITS}/{SERVICE}.d/mine.conf"]
+    assert not service.is_active(SOCKET)
+    assert service.show("LoadState") in ("not-found", "loaded")  # loaded: of the drop-in alone
+    assert "No service of ours is installed." in service.ctl("service", "uninstall").stdout
+    assert service.ask("service", "status")["installed"] is False
+    log = service.ask("log")  # starts a broker of its own again
+    assert [entry["id"] for entry in log["entries"]] == [sent["id"]]
+    assert service.ask("status")["broker"]["service"] is None
+    assert hear(member) == {"back": session}
+
+
+def test_files_that_are_not_ours_are_left_alone(user: Installed) -> None:
+    """I3."""
+    with user.world.logged_in():
+        user.world.write(f"{UNITS}/{SERVICE}", "[Service]\nExecStart=/bin/true\n")
+        refused = user.ctl("service", "install", check=False)
+        assert refused.returncode == 5
+        assert f"{UNITS}/{SERVICE} was not made by" in refused.stderr
+        assert not user.world.exists(f"{UNITS}/{SOCKET}")
+        assert user.ask("service", "uninstall")["files"] == [{"path": f"{UNITS}/{SERVICE}", "change": "left"}]

@@ -240,9 +240,23 @@ def test_sockets_of_the_wrong_kind_are_refused(short_dir: Path) -> None:
     with socket.socket(socket.AF_UNIX) as passed:
         passed.bind(path)
         assert adopt(passed, path) == "The socket that was passed as 'broker' does not listen."
+
+
+@pytest.mark.parametrize("instead", ["nothing", "a dead broker's socket", "a file"])
+def test_a_passed_socket_that_nobody_can_reach_any_more_is_let_go(short_dir: Path, instead: str) -> None:
+    """15.3: its file was deleted, and perhaps a broker that was killed since had bound its own there."""
+    path = short_dir / "s"
+    with socket.socket(socket.AF_UNIX) as passed:
+        passed.bind(str(path))
         passed.listen()
-        os.unlink(path)
-        assert adopt(passed, path).startswith(f"The socket that was passed as 'broker' is gone from {path}: ")
+        path.unlink()
+        if instead == "a file":
+            path.touch()
+        elif instead != "nothing":
+            with socket.socket(socket.AF_UNIX) as dead:
+                dead.bind(str(path))
+                dead.listen()
+        assert adopt(passed, str(path)) == ""
 
 
 def test_without_a_manager_there_is_nothing_to_take_over() -> None:

@@ -87,13 +87,20 @@ def adopt_listeners(environ: MutableMapping[str, str], expected_path: str) -> di
     """Take over the sockets that a service manager passed to us, by name; empty if there are none.
 
     Their variables are taken out of `environ`. All are closed and BadListener is raised unless each is a listening Unix
-    stream socket and the one that now lies at `expected_path`.
+    stream socket that was bound at `expected_path`. One whose file was deleted since is closed and left out: nobody
+    can connect to it any more, and the caller is free to bind its own in its place.
     """
     adopted: dict[str, ListeningSocket] = {}
     passed = take_passed_sockets(environ)
     try:
         for name in list(passed):
-            adopted[name] = _adopt(name, passed.pop(name), expected_path)
+            listener = _adopt(name, passed.pop(name), expected_path)
+            if _is_reached(expected_path):
+                listener._lies_at(expected_path)
+                os.chmod(expected_path, 0o600)
+                adopted[name] = listener
+            else:
+                listener.close()
     except BaseException:
         for listener in adopted.values():
             listener.close()
@@ -121,18 +128,25 @@ def _adopt(name: str, fd: int, expected_path: str) -> ListeningSocket:
                 f"The socket that was passed as {name!r} listens at {where}, but clients look for {expected_path}. "
                 "Make the unit's ListenStream the same, or unset XSESSIOND_RUNTIME_DIR."
             )
-        try:
-            listener._lies_at(where)
-            os.chmod(where, 0o600)
-        except OSError as error:
-            raise BadListener(
-                f"The socket that was passed as {name!r} is gone from {where}: {error.strerror}."
-            ) from None
         listener.setblocking(False)
     except BaseException:
         listener.close()
         raise
     return listener
+
+
+def _is_reached(path: str) -> bool:
+    """Whether who connects to `path` reaches a listener. Under the lock, and for a path that one was bound at, that is
+    this one: what a dead broker left there refuses."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except BlockingIOError:
+            return True  # its backlog is full
+        except OSError:
+            return False
+        return True
 
 
 def _clear(path: str) -> None:

@@ -58,6 +58,9 @@ class Load:
                 self.broken += 1
                 continue
             except Refused as refusal:
+                if refusal.code == "no_broker":  # it was read too late: nothing was done
+                    self.broken += 1
+                    continue
                 self.refused.append(f"{refusal.code}: {refusal}")
                 return
             self.accepted.append(text)
@@ -75,14 +78,8 @@ class Load:
                     member.ack(*[message["id"] for message in messages])
                 else:
                     time.sleep(0.01)
-            except LinkLost:
-                self._come_back(member)
-
-    def _come_back(self, member: Member) -> None:
-        try:
-            member.rejoin()
-        except LinkLost:
-            pass  # cut once more; the next turn tries again
+            except (LinkLost, Refused) as problem:
+                _come_back(member, problem)
 
     @property
     def sending(self) -> bool:
@@ -113,6 +110,21 @@ class Load:
         )
 
 
+def _come_back(member: Member, problem: LinkLost | Refused) -> bool:
+    """Joins again, if it was a broker that ends which gave up on us. Whether it worked; the next turn tries again."""
+    if isinstance(problem, Refused) and problem.code != "no_broker":
+        raise problem
+    try:
+        member.rejoin()
+    except LinkLost:
+        return False
+    except Refused as refusal:
+        if refusal.code != "no_broker":
+            raise
+        return False
+    return True
+
+
 def member() -> None:
     """A session that takes its mail, and comes back whenever its link is lost."""
     one = Member(RENDEZVOUS, "api", cwd="/src/api")
@@ -129,12 +141,9 @@ def member() -> None:
             for message in one.take():
                 one.ack(message["id"])
                 say({"message": message["id"], "text": message["text"]})
-        except LinkLost:
-            try:
-                one.rejoin()
+        except (LinkLost, Refused) as problem:
+            if _come_back(one, problem):
                 say({"back": one.id})
-            except (LinkLost, OSError):
-                pass
 
 
 def send() -> None:
