@@ -404,3 +404,67 @@ def test_what_is_in_the_way_is_told_as_it_changes() -> None:
     rig.courier.hear("mail", {"queued": 1})
     rig.courier.note_left(0)
     assert told == [True, False]
+
+
+# -- a door that only announces ----------------------------------------------------------------------------------------
+
+
+class Bell(FakeDoor):
+    announces = True
+
+    def __init__(self) -> None:
+        super().__init__(busy_too=False)
+
+
+def test_a_bell_is_rung_once_and_the_turn_s_hook_carries_what_waits() -> None:
+    """7.1, W7: nothing is leased before the turn begins."""
+    rig = Rig(Bell())
+    rig.courier.hear("mail", {"queued": 1})
+    rig.courier.hear("mail", {"queued": 1})
+    assert rig.door.posted == [("", False, "auto")]
+    assert "take" not in rig.link.methods()
+    assert rig.courier.ringing
+    rig.door.done(WRITTEN)
+    rig.courier.turn_is("busy")
+    assert not rig.courier.ringing
+    assert rig.courier.wants_hook(stopping=False)
+    rig.courier.fetch(9000, rig.fetched.append)
+    rig.give(1)
+    assert rig.fetched[0].ids == [message_id(1)]
+
+
+def test_a_bell_that_is_refused_is_rung_again_later() -> None:
+    rig = Rig(Bell())
+    rig.courier.hear("mail", {"queued": 1})
+    rig.door.done(REFUSED)
+    assert not rig.courier.ringing
+    rig.courier.hear("mail", {"queued": 1})
+    assert len(rig.door.posted) == 1
+    rig.courier.tick(monotonic() + RETRY_FIRST_S)
+    assert len(rig.door.posted) == 2
+
+
+def test_a_turn_that_begins_by_itself_is_as_good() -> None:
+    rig = Rig(Bell())
+    rig.courier.hear("mail", {"queued": 1})
+    rig.courier.turn_is("busy")
+    rig.door.done(REFUSED)
+    assert rig.courier.due is None
+
+
+def test_a_bell_that_brings_no_turn_is_not_rung_any_more() -> None:
+    """W3, W17"""
+    rig = Rig(Bell())
+    rig.courier.hear("mail", {"queued": 1})
+    rig.door.done(WRITTEN)
+    rig.courier.tick(monotonic() + UNSEEN_S)
+    assert not rig.courier.ringing
+    assert rig.identity.delivery == "turn"
+
+
+def test_a_bell_that_is_gone() -> None:
+    rig = Rig(Bell())
+    rig.courier.hear("mail", {"queued": 1})
+    rig.door.opened = False
+    rig.door.done(GONE)
+    assert (rig.courier.ringing, rig.identity.delivery) == (False, "turn")

@@ -106,10 +106,10 @@ def test_every_harness_begins_and_ends_turns_and_can_be_told_something(name: str
 @pytest.mark.parametrize(
     "dialect, event, said",
     [
-        (CLAUDE, "Stop", {"hookSpecificOutput": {"hookEventName": "Stop", "additionalContext": "x"}}),
-        (CODEX, "Stop", {"decision": "block", "reason": "x"}),
-        (GEMINI, "AfterAgent", {"decision": "block", "reason": "x"}),
-        (GEMINI, "AfterTool", {"hookSpecificOutput": {"hookEventName": "AfterTool", "additionalContext": "x"}}),
+        (CLAUDE, "Stop", {"hookSpecificOutput": {"hookEventName": "Stop", "additionalContext": "\nx\n"}}),
+        (CODEX, "Stop", {"decision": "block", "reason": "\nx\n"}),
+        (GEMINI, "AfterAgent", {"decision": "block", "reason": "\nx\n"}),
+        (GEMINI, "AfterTool", {"hookSpecificOutput": {"hookEventName": "AfterTool", "additionalContext": "\nx\n"}}),
     ],
 )
 def test_how_each_is_told(dialect: object, event: str, said: object) -> None:

@@ -450,3 +450,22 @@ class TestWithoutProof:
         assert answer.said == {}
         assert rig.turns == [("ended", None)]
         assert rig.link.renewed == 0
+
+
+def test_a_turn_that_was_rung_for_is_the_mail_s() -> None:
+    """10.2: a line that we had typed is no person's, also where only the event is told."""
+    rig = Rig("gemini", door=FakeDoor())
+    rig.courier.hooked = rig.courier.ringing = True
+    rig.hooks.hear_line("BeforeAgent", "c-1")
+    assert rig.turns[-1] == ("started", "mail")
+
+
+def test_a_conversation_that_only_hooks_name_is_told_to_whoever_waits_for_it() -> None:
+    """2.2: a resumed one is known again by it."""
+    rig = Rig("gemini")
+    assert DIALECTS["gemini"].names_late
+    named: list[str | None] = []
+    rig.hooks.on_named = lambda: named.append(rig.identity.harness_session_id)
+    rig.hooks.hear_line("SessionStart", "c-7")
+    rig.hooks.hear_line("BeforeAgent", "c-7")
+    assert named == ["c-7"]

@@ -41,14 +41,15 @@ class Courier:
     """One session's deliveries.
 
     state: of the turn, as the hooks tell it. waiting: the broker has mail for us. wake: it has something to say that is
-    worth a turn of its own. hooked: hooks run, and their answers can carry text. on_waiting: called when
+    worth a turn of its own. hooked: hooks run, and their answers can carry text. ringing: the door was
+    asked for a turn that has not begun. on_waiting: called when
     `anything_waits` may have changed.
     """
 
     __slots__ = (
         "_bag", "_door", "_doubted", "_handed_over", "_hold_for_hooks", "_identity", "_kept", "_link", "_news",
-        "_posted", "_retry_at", "_retry_s", "_ringing", "_shown", "_taking", "_told", "_unseen_since", "_untold",
-        "hooked", "on_waiting", "state", "waiting", "wake",
+        "_posted", "_retry_at", "_retry_s", "_shown", "_taking", "_told", "_unseen_since", "_untold",
+        "hooked", "on_waiting", "ringing", "state", "waiting", "wake",
     )  # fmt: skip
 
     def __init__(self, identity: Identity, link: BrokerLink, bag: Mailbag) -> None:
@@ -61,7 +62,7 @@ class Courier:
         self._retry_at: float | None = None
         self._retry_s = RETRY_FIRST_S
         self._hold_for_hooks = False
-        self._ringing = False
+        self.ringing = False
         self._shown: list[str] = []
         self._told = False
         self._untold: list[str] = []
@@ -160,8 +161,8 @@ class Courier:
                 self._door.reopen()
         if self._posted is not None and self._handed_over:
             self._await_evidence()
-        if self._ringing and state in RUNNING:
-            self._ringing, self._unseen_since = False, None
+        if self.ringing and state in RUNNING:
+            self.ringing, self._unseen_since = False, None
         if self._kept is not None:
             self._post(self._kept)
         self.door_changed()
@@ -197,7 +198,7 @@ class Courier:
     def forget_conversation(self) -> None:
         """Another one begins: what this one has not taken is not for it."""
         self._posted = self._kept = self._unseen_since = self._retry_at = None
-        self._shown, self._told, self._hold_for_hooks, self._ringing = [], False, False, False
+        self._shown, self._told, self._hold_for_hooks, self.ringing = [], False, False, False
         self.waiting = self._news = self.wake = False
         self._untold.clear()
         self.on_waiting()
@@ -211,7 +212,7 @@ class Courier:
             else:
                 self.consider()
         if self._unseen_since is not None and now >= self._unseen_since + UNSEEN_S:
-            self._doubted, self._ringing = True, False
+            self._doubted, self.ringing = True, False
             self._door.shut()
             self._give_up()
 
@@ -233,18 +234,18 @@ class Courier:
 
     def _ring(self) -> None:
         """Has a turn begin; what waits comes with its hooks."""
-        if not self._ringing and self._retry_at is None:
-            self._ringing = True
+        if not self.ringing and self._retry_at is None:
+            self.ringing = True
             self._door.post("", busy=False, mode="auto", done=self._rung)
 
     def _rung(self, outcome: str) -> None:
-        if not self._ringing:
+        if not self.ringing:
             return  # the turn was quicker
         if outcome == WRITTEN:
             self._retry_s = RETRY_FIRST_S
             self._await_evidence()
             return
-        self._ringing = False
+        self.ringing = False
         if outcome == REFUSED:
             self._retry_at = monotonic() + self._retry_s
             self._retry_s = min(self._retry_s * 2, RETRY_MOST_S)

@@ -28,10 +28,11 @@ class Dialect:
     events: its name of an event → the kind. says: its name → how the answer to that event carries text. most:
     characters of such a text. inputs: what an `mcp_tool` hook passes on of each event, by the harness's own names of
     the fields. notices: how a prompt begins that no person wrote. in_directory: whether some of its hooks are commands,
-    which come through the hook directory.
+    which come through the hook directory. names_late: whether only its hooks name the conversation, the first of them
+    soon after it has started its servers.
     """
 
-    __slots__ = ("_says", "events", "in_directory", "inputs", "most", "notices")
+    __slots__ = ("_says", "events", "in_directory", "inputs", "most", "names_late", "notices")
 
     def __init__(
         self,
@@ -42,9 +43,11 @@ class Dialect:
         inputs: Mapping[str, tuple[str, ...]] | None = None,
         notices: tuple[str, ...] = (),
         in_directory: bool = False,
+        names_late: bool = False,
     ) -> None:
         self.events, self._says, self.most = events, says, most
-        self.inputs, self.notices, self.in_directory = inputs or {}, notices, in_directory
+        self.inputs, self.notices = inputs or {}, notices
+        self.in_directory, self.names_late = in_directory, names_late
 
     def kind(self, event: str, fields: Mapping[str, object]) -> str:
         """The kind of an event; a notification says by a field of its own what it is about."""
@@ -57,7 +60,9 @@ class Dialect:
         return event in self._says
 
     def say(self, event: str, text: str) -> dict[str, object]:
-        """The answer that does so, as an object."""
+        """The answer that does so, as an object. The text begins a line of its own: harnesses put words or a tag of
+        theirs in front of it, and a header of ours stands at the beginning of a line."""
+        text = f"\n{text}\n"
         if self._says[event] == _SAYS_BLOCK:
             return {"decision": "block", "reason": text}
         return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}
@@ -151,6 +156,7 @@ GEMINI = Dialect(
     most=24_000,
     notices=("<hook_context>", "[xsession] "),
     in_directory=True,
+    names_late=True,
 )
 OPENCODE = Dialect(
     # What our plugin's words mean (`xsessionctl.shim.opencode`): it has no hooks that could carry text.

@@ -56,12 +56,12 @@ class Hooks:
     """The hooks of one session.
 
     look: what the harness itself says of its session, as (conversation, state), either of them None if it does not
-    say; None where it keeps no such thing.
+    say; None where it keeps no such thing. on_named: called when a conversation is named of which none was known.
     """
 
     __slots__ = (
         "_asked", "_by_turn", "_courier", "_dialect", "_identity", "_link", "_look_at", "_mode", "_owed", "_proven",
-        "_saw_bypass", "_state", "_unsandboxed", "look",
+        "_saw_bypass", "_state", "_unsandboxed", "look", "on_named",
     )  # fmt: skip
 
     def __init__(self, identity: Identity, link: BrokerLink, courier: Courier, dialect: Dialect) -> None:
@@ -75,6 +75,7 @@ class Hooks:
         self._saw_bypass = self._unsandboxed = False
         self._look_at: float | None = None
         self.look: Callable[[], tuple[str | None, str | None]] | None = None
+        self.on_named: Callable[[], None] = _nothing
 
     @property
     def due(self) -> float | None:
@@ -198,6 +199,7 @@ class Hooks:
         self._identity.conversation = conversation
         if known is None or self._identity.granted:
             self._link.tell("update", {"harness_session_id": conversation})
+            self.on_named()
             return
         self._courier.forget_conversation()
         self._set("idle")
@@ -209,7 +211,8 @@ class Hooks:
         """prompt: None if it is not known; then a person wrote it, since nothing else can wake this harness."""
         marks = dialects.marks_in(prompt) if prompt else []
         human = prompt is None or self._dialect.is_human(prompt)
-        by = "mail" if any(mark.startswith("m-") for mark in marks) else "human" if human else "other"
+        ours = self._courier.ringing or any(mark.startswith("m-") for mark in marks)
+        by = "mail" if ours else "human" if human else "other"
         running = self._state in RUNNING
         self._set("busy")
         if not running or by == "human":

@@ -47,6 +47,7 @@ class Shim:
             identity, self._link, self._outlet, self._protocol, self._session.bag, self._session.courier
         )
         self._session.on_up = self._calls.link_is_up
+        self._session.on_known = self._introduce
         self._hooked: list[_HookCall] = []
         self._introduced = self._wanted = False
         self._introduce_at: float | None = None

@@ -7,6 +7,7 @@ have (hooks, a door) is loaded when the harness is known to be one of them. Refu
 from __future__ import annotations
 
 import os
+from time import monotonic
 
 from xsessionctl.shim.broker_link import BrokerLink
 from xsessionctl.shim.courier import Courier
@@ -24,11 +25,15 @@ if TYPE_CHECKING:
     from xsessionctl.shim.loop import Source
 
 
+NAMED_WITHIN_S = 3.0
+"""How long a session that its harness is about to name waits for that before it makes itself known."""
+
+
 class Session:
     """See the module.
 
     sources: for the loop, this object first; `settle` them when they are over. hooks: None where the harness has none
-    that we know. on_up: called when the session is attached.
+    that we know. on_up: called when the session is attached; on_known: when `is_known` has become true by itself.
     """
 
     def __init__(self, identity: Identity, rendezvous: Rendezvous) -> None:
@@ -41,6 +46,8 @@ class Session:
         self.on_up: Callable[[], None] = _nothing
         self._door: Door | None = None
         self._codex: CodexDoor | None = None
+        self._unnamed_until: float | None = None
+        self.on_known: Callable[[], None] = _nothing
         self._close: list[Callable[[], None]] = []
         self.link.on_up = self._link_is_up
         self.link.on_told = self.courier.hear
@@ -79,6 +86,15 @@ class Session:
             self.use_door(door)
         if self.identity.hooked and harness != "codex":  # there only their user's trust makes them run
             self.hooks.note_hooks_run()
+            if DIALECTS[harness].names_late:
+                self._unnamed_until = monotonic() + NAMED_WITHIN_S
+                self.hooks.on_named = self._named
+
+    def _named(self) -> None:
+        """Its harness has named the conversation, or has had the time for it."""
+        if self._unnamed_until is not None:
+            self._unnamed_until = None
+            self.on_known()
 
     def use_door(self, door: Door) -> None:
         """From now on this is the way in."""
@@ -153,6 +169,8 @@ class Session:
         identity = self.identity
         if identity.guest:
             return False
+        if self._unnamed_until is not None:
+            return False  # one that is resumed would be another than it was
         if identity.harness != "codex" or identity.conversation is not None or identity.granted:
             return True
         from xsessionctl.shim import codex
@@ -165,7 +183,7 @@ class Session:
     @property
     def due(self) -> float | None:
         """When `tick` has something to do."""
-        times = (self.courier.due, self.hooks.due if self.hooks is not None else None)
+        times = (self._unnamed_until, self.courier.due, self.hooks.due if self.hooks is not None else None)
         return min((time for time in times if time is not None), default=None)
 
     def fileno(self) -> int | None:
@@ -180,6 +198,8 @@ class Session:
 
     def tick(self, now: float) -> None:
         """Does what is due."""
+        if self._unnamed_until is not None and self._unnamed_until <= now:
+            self._named()
         self.courier.tick(now)
         if self.hooks is not None:
             self.hooks.tick(now)
