@@ -45,9 +45,17 @@ def test_it_is_typed_shown_entered_and_gone(program: Program) -> None:
     program.draw(FILLED, WAKE_LINE[:20])
     assert program.typed[1:] == []
     program.draw(FILLED, WAKE_LINE)
+    assert program.typed[1:] == []
+    program.wait(typist.ENTER_AFTER_S)
     assert program.typed[1:] == [b"\r"]
+    program.draw(UNKNOWN)
+    program.wait(typist.GONE_S / 2)
+    program.draw(FILLED, WAKE_LINE)
+    program.wait(typist.GONE_S)
     assert program.told == []
     program.draw(EMPTY)
+    assert program.told == []
+    program.wait(typist.GONE_S)
     assert program.told == [TYPED]
     assert not program.typist.holds_input
     assert program.typist.due is None
@@ -56,6 +64,7 @@ def test_it_is_typed_shown_entered_and_gone(program: Program) -> None:
 def test_a_narrow_screen_shows_its_beginning(program: Program) -> None:
     program.call()
     program.draw(FILLED, WAKE_LINE[:60])
+    program.wait(typist.ENTER_AFTER_S)
     assert program.typed[-1] == b"\r"
 
 
@@ -120,6 +129,7 @@ def test_what_does_not_show_is_not_entered_and_only_our_own_is_taken_back(
 def test_a_line_that_is_not_taken_is_taken_back(program: Program) -> None:
     program.call()
     program.draw(FILLED, WAKE_LINE)
+    program.wait(typist.ENTER_AFTER_S)
     program.wait(typist.TAKEN_WITHIN_S)
     assert program.typed[1:] == [b"\r", CLEAR_LINE]
     assert program.told == [REFUSED]
@@ -130,3 +140,11 @@ def test_one_at_a_time(program: Program) -> None:
     program.call()
     program.call()
     assert (len(program.typed), program.told) == (1, [REFUSED])
+
+
+def test_a_line_that_is_gone_before_its_enter_is_not_entered(program: Program) -> None:
+    program.call()
+    program.draw(FILLED, WAKE_LINE)
+    program.draw(UNKNOWN)
+    program.wait(typist.ENTER_AFTER_S)
+    assert (program.typed[1:], program.told) == ([], [REFUSED])
