@@ -84,11 +84,11 @@ class Typist:
 
     def tick(self, now: float) -> None:
         """Does what is due."""
-        if self._state == LOOKING and now - self._changed >= SETTLED_S:
+        if self._state == LOOKING and now >= self._changed + SETTLED_S:
             self._begin(now)
         elif self._state == SHOWN and now >= self._deadline:
             self._enter(now)
-        elif self._state == ENTERED and now - max(self._changed, self._entered) >= GONE_S and not self._shows():
+        elif self._state == ENTERED and now >= max(self._changed, self._entered) + GONE_S and not self._shows():
             self._end(TYPED)
         elif self._state != RESTING and now >= self._deadline:
             self._give_up()
