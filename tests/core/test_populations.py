@@ -52,6 +52,11 @@ COSTS: dict[str, tuple[int, int, set[str]]] = {
     "a ring of three, while the broker is killed every ten seconds": (IN_A_ROW, IN_A_ROW, {"hop_limit"}),
     "a star of eight, whose middle answers each": (124, 88, {"hop_limit", "exchange_limit"}),
     "a star of eight, whose middle tells all others": (88, 88, {"exchange_limit"}),
+    "one that gives another its next task whenever it is told that that is idle": (
+        MAX_HOPS // 2 + 1,
+        0,
+        {"hop_limit", "unsupported_mode"},
+    ),
     "one that speaks of itself, and writes to itself": (1, 1, {"self_target"}),
     "one that tells twenty others something every ten minutes, for eight hours": (960, 960, set()),
     "one that reports every minute, for eight hours": (480, 480, set()),

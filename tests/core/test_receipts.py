@@ -305,6 +305,22 @@ def test_what_a_session_asked_to_be_woken_for_says_so(house: House) -> None:
     ]
 
 
+def test_what_wakes_is_acted_on_once_it_is_shown(house: House) -> None:
+    """10.2: whatever else is told causes nothing."""
+    api = house.join("api")
+    expire(house, api)
+    told(api.line)
+    assert api.session.causes.find(house.mono) is None
+    house.broker.core.out = []
+    house.broker._receipts.tell(api.id, "s-1", "idle", "web is idle now.", house.now, wake=True, hop=5)
+    house._do(house.broker.core.out)
+    assert api.session.causes.find(house.mono) is None
+    told(api.line)
+    cause = api.session.causes.find(house.mono)
+    assert cause is not None
+    assert (cause.message_id, cause.hop) == ("s-1", 5)
+
+
 def test_the_human_has_no_link_to_hear_it(house: House) -> None:
     human = house.human()
     expire(house, human)

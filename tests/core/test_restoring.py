@@ -297,3 +297,29 @@ def test_who_asked_to_be_told_is_remembered(house: House, api: Guest) -> None:
     other.is_now("idle")
     house.pass_time(60)
     assert [notice["state"] for notice in api.notices()] == ["idle"]
+
+
+def test_what_was_read_a_while_ago_is_acted_on_still(house: House, api: Guest, web: Guest) -> None:
+    """10.2: for the rest of its time, by sessions that are known; a clock that was set back makes it no longer."""
+    for number in range(3):
+        api.send(web, f"{number}")
+        web.read()
+        web.send(api, f"re {number}")
+        api.read()
+        house.pass_time(100)
+    house.restart()
+    core = house.broker.core
+    hops = {}
+    for guest in (api, web):
+        cause = core.roster.known[guest.id].causes.find(house.mono)
+        assert cause is not None
+        hops[guest.name] = cause.hop, cause.until - house.mono
+    assert hops == {"api": (5, 500.0), "web": (4, 500.0)}
+    snapshot = house.store.load()
+    later = House()
+    later.ms = house.ms - 86_400_000
+    strangers = [("s-gone", "m-1", 3, house.ms), ("human", "m-2", 3, house.ms), *snapshot.entered]
+    later.broker.handle(Restored(structs.replace(snapshot, entered=strangers), house.boot), later.now)
+    found = later.broker.core.roster.known[api.id].causes.find(later.mono)
+    assert found is not None
+    assert (found.hop, found.until - later.mono) == (5, 600.0)

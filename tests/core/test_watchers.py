@@ -556,3 +556,58 @@ def test_every_outcome_has_its_words(texts: dict[str, str]) -> None:
     assert set(texts) == {"idle", "exited", "expired", "unavailable"}
     for text in texts.values():
         assert is_sentence(text.format(name="web [1a2b3c]") + ("" if text.endswith(".") else "."))
+
+
+# -- what is done then -------------------------------------------------------------------------------------------------
+
+
+def hop_of_next(api: Guest, house: House, number: int = 0) -> int:
+    """The hop of what api says now."""
+    api.send(house.join(), f"next {number}")
+    entry = house.script().ask("log")["entries"][-1]
+    return int(entry["hop"])
+
+
+def finish(house: House, web: Guest) -> None:
+    web.is_now("busy")
+    web.is_now("idle")
+    house.pass_time(IDLE_SETTLE_S)
+
+
+def test_what_is_done_on_a_notice_is_caused_by_it(house: House, api: Guest, web: Guest) -> None:
+    """10.2, 10.5: as by an answer to what was sent when it was asked for; else it would be a loop without an end."""
+    api.send(web, "the first task", notify_when_idle=True)
+    web.line.tell("ack", upto=1)
+    finish(house, web)
+    assert hop_of_next(api, house) == 0, "it has not been told"
+    assert told(api) == ["idle"]
+    assert hop_of_next(api, house) == 2
+    assert house.script().ask("log")["entries"][-1]["cause"] == web.id
+    assert api.watch(web)["watch"]["state"] == "idle", "told in the answer: nobody is woken by that"
+    web.is_now("busy")
+    api.watch(web)
+    finish(house, web)
+    assert told(api) == ["idle"]
+    assert hop_of_next(api, house) == 4
+    api.line.ask("turn", phase="started", by="human")
+    assert hop_of_next(api, house) == 0
+
+
+def test_asked_twice_it_comes_from_as_far_as_the_farther(house: House, api: Guest, web: Guest) -> None:
+    """Over a restart of the broker too."""
+    other = house.join("other")
+    other.send(api, "hop 0")
+    api.read()
+    api.watch(web)
+    api.line.ask("turn", phase="started", by="human")
+    api.watch(web)
+    house.restart()
+    for guest in (api, web):
+        guest.come_back(push=guest is web)
+    house.pass_time(1000)
+    finish(house, web)
+    house.restart()
+    api.come_back()
+    assert hop_of_next(api, house) == 0
+    assert told(api) == ["idle"]
+    assert hop_of_next(api, house) == 3

@@ -96,8 +96,19 @@ trusts = st.builds(
     scope=st.sampled_from(["session", "pair"]),
     until=st.none() | TIMES,
 )
-watches = st.builds(watch, st.sampled_from(SESSIONS), st.sampled_from(SESSIONS[:3]), until=TIMES)
-receipts = st.builds(PutReceipt, st.sampled_from(SESSIONS), TEXTS, st.sampled_from(STATES), TIMES, TEXTS, st.booleans())
+watches = st.builds(
+    watch, st.sampled_from(SESSIONS), st.sampled_from(SESSIONS[:3]), until=TIMES, hop=st.integers(0, 17)
+)
+receipts = st.builds(
+    PutReceipt,
+    st.sampled_from(SESSIONS),
+    TEXTS,
+    st.sampled_from(STATES),
+    TIMES,
+    TEXTS,
+    st.booleans(),
+    st.integers(0, 17),
+)
 other_ops = st.one_of(
     st.builds(PutSession, sessions),
     pins,

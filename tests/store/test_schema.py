@@ -19,6 +19,7 @@ HASHES = [
     "2f62d3966826e9241136b96ed046bd91fabcc6ac598cf192ed3971469dd8d665",
     "b89d4b30f00c61e71849d6aafc48f703720311aa40f140d30514b08d41adc193",
     "edcf4dcf2c66b297f7d2a3dc5dbe847b932cd73b8726d9af650dc440d6a5b3e9",
+    "70bbcb6783e30787b7fe43791a914ed3b9104582b300f018a206a2c1a2b0fa46",
 ]
 """Of every step there is. A line is added for a new step; none is ever changed after a release."""
 

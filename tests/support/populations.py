@@ -22,8 +22,10 @@ from dataclasses import dataclass
 from functools import cache
 from heapq import heappop, heappush
 from itertools import count
+from math import inf
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from tests.support.core_house import Answer, Guest, House, Refused
 
@@ -38,6 +40,9 @@ Mind = Callable[["Actor", list[Answer]], Iterable[Say]]
 class Actor:
     """One session. think: the shortest and longest time from mail to what it says. stubborn: a refusal that names a
     time is tried again then, in other words. told: the receipts that it was shown."""
+
+    on_news: Callable[[], Iterable[Say]] | None = None
+    """What it says when it is told something that it asked to be woken for."""
 
     def __init__(self, world: World, name: str, mind: Mind, think: tuple[float, float], *, stubborn: bool) -> None:
         self.world, self.name, self.mind, self.think, self.stubborn = world, name, mind, think, stubborn
@@ -74,6 +79,9 @@ class Actor:
         if came > self._seen and not self._busy:
             self._busy = True
             self.world.after(1.0 if self.world.reports else self._thinking(), self._take_up)
+        if self.on_news is not None and self.world.reports and not self._busy and self._has_news():
+            self._busy = True
+            self.world.after(self._thinking(), self._take_up_news)
 
     def come_back(self) -> None:
         """The broker was started anew. What waits for a plain one it is not told: it looks."""
@@ -104,6 +112,20 @@ class Actor:
 
         self.world.after(self._thinking(), finish)
 
+    def _take_up_news(self) -> None:
+        """A door wakes it with them."""
+        assert self.on_news is not None
+        self._turn("started", "other")
+        self.read_receipts()
+        self.say(self.on_news())
+        self.read_receipts()
+        self._turn("ended")
+        self._busy = False
+
+    def _has_news(self) -> bool:
+        waiting = self.world.house.broker.core.receipts.get(self.guest.id, [])
+        return any(receipt.wake for receipt in waiting)
+
     def _acknowledge(self, messages: list[Answer]) -> None:
         self.guest.ack(*messages)
         self.world.note_delivered(messages)
@@ -119,11 +141,11 @@ class Actor:
         """They come with its next step."""
         self._take(0)
 
-    def say(self, what: Iterable[Say]) -> None:
+    def say(self, what: Iterable[Say], **params: Any) -> None:
         """Sends these."""
         for to, text in what:
             try:
-                self.guest.send(to.guest if isinstance(to, Actor) else to, text)
+                self.guest.send(to.guest if isinstance(to, Actor) else to, text, **params)
             except Refused as refusal:
                 self.world.note_refused(refusal)
                 wait = refusal.data["retry_after_s"]
@@ -180,13 +202,18 @@ class World:
         """All that happens in this time."""
         until = self.house.mono + seconds
         self._look()
-        while self._agenda and self._agenda[0][0] <= until:
-            due, _, act = heappop(self._agenda)
-            self.house.pass_time(due - self.house.mono)
-            act()
+        while (due := self._next_due()) <= until:
+            self.house.pass_time(max(due - self.house.mono, 0.0))
+            if self._agenda and self._agenda[0][0] <= self.house.mono:
+                heappop(self._agenda)[2]()
             self.steps += 1
             self._look()
         self.house.pass_time(until - self.house.mono)
+
+    def _next_due(self) -> float:
+        """When something happens next, of itself or in the broker."""
+        brokers = self.house.broker.next_due()
+        return min(self._agenda[0][0] if self._agenda else inf, inf if brokers is None else brokers)
 
     def _look(self) -> None:
         for actor in (*self.actors, *self.outside):
@@ -326,6 +353,19 @@ def speak_of_oneself(world: World) -> None:
     )
 
 
+def drive(world: World) -> None:
+    """One gives another its next task whenever it is told that that is idle."""
+    boss, worker = world.join("boss", stay_silent), world.join("worker", stay_silent)
+
+    def next_task() -> Iterator[Say]:
+        boss.say([(worker, boss.in_other_words())], notify_when_idle=True)
+        yield from ()
+
+    boss.on_news = next_task
+    boss.prompt()
+    boss.say([(worker, boss.in_other_words())], notify_when_idle=True)
+
+
 def broadcast(world: World) -> None:
     """One tells twenty others something every ten minutes; they read it."""
     speaker = world.join("speaker", stay_silent)
@@ -363,6 +403,7 @@ POPULATIONS = (
     Population("a ring of three, while the broker is killed every ten seconds", ring(3, restart_s=10.0)),
     Population("a star of eight, whose middle answers each", star(answer_in_other_words, 8)),
     Population("a star of eight, whose middle tells all others", star(tell_all_others, 8)),
+    Population("one that gives another its next task whenever it is told that that is idle", drive),
     Population("one that speaks of itself, and writes to itself", speak_of_oneself),
     Population("one that tells twenty others something every ten minutes, for eight hours", broadcast, 8),
     Population("one that reports every minute, for eight hours", report, 8),
@@ -407,7 +448,7 @@ def make_table() -> str:
 
 def _cells(world: World) -> list[str]:
     minutes = round(world.ended_s / 60)
-    when = "" if not world.refused else f" in {minutes} min" if minutes else " within a minute"
+    when = "" if not world.refused or not world.delivered else f" in {minutes} min" if minutes else " within a minute"
     stops = ", ".join(f"`{code}`" for code, _ in world.refused.most_common())
     return [f"{world.delivered}{when}", stops or "nothing"]
 

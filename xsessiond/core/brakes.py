@@ -45,7 +45,7 @@ class Brakes:
 
     # -- checks ------------------------------------------------------------------------------
 
-    def _find_cause(self, draft: Draft, now: Now) -> Cause | None:
+    def find_cause(self, draft: Draft, now: Now) -> Cause | None:
         """What the sender of a draft acts on: what it answers counts too, unless its human bids it."""
         caller, original = draft.caller, draft.original
         if caller.kind == "human":
@@ -66,7 +66,7 @@ class Brakes:
         if queues:
             if len(box) >= settings.queue_per_session or box.size + draft.size > limits.QUEUE_BYTES_PER_SESSION:
                 raise _queue_full(target)
-        draft.cause = cause = self._find_cause(draft, now)
+        draft.cause = cause = self.find_cause(draft, now)
         if cause is not None and target.kind == "session":
             if cause.hop >= settings.max_hops:
                 raise self._stop_hops(sender, target, cause, now)

@@ -121,7 +121,7 @@ class Delivery:
         if taken and wire.session is None:
             wire.borrowed.add(box_of)
         self._receipts.confirm(wire, now)
-        receipts = self._receipts.show(wire, box_of)
+        receipts = self._receipts.show(wire, box_of, now)
         self._core.answer(
             wire, request.id, {"messages": taken, "receipts": receipts, "left": len(box.due(box_of.state))}
         )

@@ -62,13 +62,15 @@ class Receipts:
         text = RECEIVER_SENTENCES[state].format(name=message.row.sender_name)
         self.tell(message.target, message.id, state, text, now)
 
-    def tell(self, session_id: str, message_id: str, state: str, text: str, now: Now, *, wake: bool = False) -> None:
+    def tell(
+        self, session_id: str, message_id: str, state: str, text: str, now: Now, *, wake: bool = False, hop: int = 0
+    ) -> None:
         """One sentence for this session, or the human. message_id: what it is about; empty for nothing that has an id.
-        wake: it is worth a turn of its own."""
+        wake: it is worth a turn of its own, which it has caused; hop: as of a message."""
         waiting = self._core.receipts.get(session_id)
         before = waiting[-1].at if waiting else None
         at = now.ms if before is None else max(now.ms, before + 1)
-        row = PutReceipt(session_id, message_id, state, at, text, wake)
+        row = PutReceipt(session_id, message_id, state, at, text, wake, hop)
         self._core.persist(row)
         self.restore(row)
         session = self._core.roster.known.get(session_id)
@@ -94,16 +96,19 @@ class Receipts:
             "at": format_time(row.at),
             "text": row.text,
         }
-        waiting.append(Receipt(row.at, shape, row.wake))
+        waiting.append(Receipt(row.at, shape, row.wake, row.hop))
         del waiting[:-MOST]
 
-    def show(self, wire: Wire, owner: Session) -> list[dict[str, object]]:
-        """All that wait for this session or human. They are told once the link goes on to its next step
-        (`confirm`)."""
+    def show(self, wire: Wire, owner: Session, now: Now) -> list[dict[str, object]]:
+        """All that wait for this session or human. They are told once the link goes on to its next step (`confirm`);
+        those that wake are acted on from now."""
         waiting = self._core.receipts.get(owner.id)
         if not waiting:
             return []
         wire.told = owner, waiting[-1].at
+        for receipt in waiting:
+            if receipt.wake:
+                owner.causes.enter(str(receipt.shape["id"]), receipt.hop, now.mono)
         return [receipt.shape for receipt in waiting]
 
     def confirm(self, wire: Wire, now: Now) -> None:

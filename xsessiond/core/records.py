@@ -133,7 +133,8 @@ class DropPins(msgspec.Struct, frozen=True):
 
 
 class PutReceipt(msgspec.Struct, frozen=True):
-    """A receipt that waits for the session's next step. wake: it should start a turn if the session is idle."""
+    """A receipt that waits for the session's next step. wake: it should start a turn if the session is idle, and causes
+    what is done then; hop: as of a message."""
 
     session_id: str
     message_id: str
@@ -141,6 +142,7 @@ class PutReceipt(msgspec.Struct, frozen=True):
     at: int
     text: str
     wake: bool = False
+    hop: int = 0
 
 
 class DropReceipts(msgspec.Struct, frozen=True):
@@ -206,12 +208,14 @@ class DropTrust(msgspec.Struct, frozen=True):
 
 class WatchRow(msgspec.Struct, frozen=True):
     """A session or a human asked to be told once when another session is idle. asker_id: as `SessionRow.id`, or
-    `human`. at: when it asked first. until: when it is told that it was in vain."""
+    `human`. at: when it asked first. until: when it is told that it was in vain. hop: of the notice, as of an answer to
+    what the asker did then."""
 
     asker_id: str
     target_id: str
     at: int
     until: int
+    hop: int = 0
 
 
 class PutWatch(msgspec.Struct, frozen=True):

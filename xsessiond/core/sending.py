@@ -158,7 +158,8 @@ class Sending:
 
     def _tell_of_wish(self, draft: Draft, target: Session, now: Now) -> None:
         """Nothing is sent; the answer says whether the target is idle already."""
-        watch = self._watchers.ask(draft.caller.session, target, now)
+        cause = self._brakes.find_cause(draft, now)
+        watch = self._watchers.ask(draft.caller.session, target, cause.hop + 1 if cause else 0, now)
         notice = draft.notice
         if watch["state"] == "watching":
             how = WATCHING_HUMAN if draft.caller.kind == "human" else WATCHING
@@ -200,7 +201,7 @@ class Sending:
         core.messages[message_id] = message
         shape = SendShape(message_id, row.state, target.target, row.rule, None, draft.size, draft.digest.hex())
         if params.notify_when_idle:
-            shape.watch = self._watchers.begin(sender, target, now)
+            shape.watch = self._watchers.begin(sender, target, row.hop, now)
         if isinstance(verdict, Hold):
             self._hold(draft, message, target, verdict, shape, now)
         else:

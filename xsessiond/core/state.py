@@ -110,11 +110,13 @@ class Wait:
 
 
 class Receipt(NamedTuple):
-    """What waits to be told. at: its time in milliseconds. shape: as clients see it. wake: it is worth a turn."""
+    """What waits to be told. at: its time in milliseconds. shape: as clients see it. wake: it is worth a turn, and its
+    cause, with this hop."""
 
     at: int
     shape: dict[str, object]
     wake: bool = False
+    hop: int = 0
 
 
 Continuation = Callable[[Wire, Found, Now], None]

@@ -86,20 +86,23 @@ class Watchers:
                 "Wait until you are told of some.",
             )
 
-    def ask(self, asker: Session, target: Session, now: Now) -> dict[str, object]:
-        """The asker wants to know, and sends nothing: told in this answer if the session is idle and was before."""
+    def ask(self, asker: Session, target: Session, hop: int, now: Now) -> dict[str, object]:
+        """The asker wants to know, and sends nothing: told in this answer if the session is idle and was before. hop:
+        as for `begin`."""
         if not is_idle(target) or now.mono - target.seen < limits.IDLE_SETTLE_S:
-            return self.begin(asker, target, now)
+            return self.begin(asker, target, hop, now)
         if (known := self._of(target).get(asker.id)) is not None:
             self._drop(known)
         return {"state": "idle", "until": None}
 
-    def begin(self, asker: Session, target: Session, now: Now) -> dict[str, object]:
+    def begin(self, asker: Session, target: Session, hop: int, now: Now) -> dict[str, object]:
         """The asker will be told once. Asked again, it is told once all the same, and waits as long as if for the first
-        time."""
+        time. hop: of what it did when it asked, or of the message that goes with it; the notice answers that."""
         until = now.ms + limits.WATCH_MS
         known = self._of(target).get(asker.id)
-        row = WatchRow(asker.id, target.id, now.ms, until) if known is None else structs.replace(known, until=until)
+        row = WatchRow(asker.id, target.id, now.ms, until, hop + 1)
+        if known is not None:
+            row = structs.replace(row, at=known.at, hop=max(row.hop, known.hop))
         self._core.persist(PutWatch(row))
         self.restore(row, target, now)
         return {"state": "watching", "until": format_time(until)}
@@ -163,7 +166,7 @@ class Watchers:
         if self._core.owner_of(row.asker_id) is None:
             return  # it ended long ago
         text = SENTENCES[outcome].format(name=f"{target.name} [{target.ref}]")
-        self._receipts.tell(row.asker_id, target.id, outcome, text, now, wake=True)
+        self._receipts.tell(row.asker_id, target.id, outcome, text, now, wake=True, hop=row.hop)
         if row.asker_id == self._core.human.id:
             self._core.out.append(Notify(HUMAN_TITLES[outcome].format(name=target.name), text))
 

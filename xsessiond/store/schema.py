@@ -96,6 +96,10 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         "ALTER TABLE message ADD COLUMN cause TEXT",
         "ALTER TABLE receipt ADD COLUMN wake INTEGER NOT NULL DEFAULT 0",
     ),
+    (
+        "ALTER TABLE watch ADD COLUMN hop INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE receipt ADD COLUMN hop INTEGER NOT NULL DEFAULT 0",
+    ),
 )
 """Step n makes a file of version n + 1. Append only."""
 

@@ -44,7 +44,7 @@ _SEQ_OF_ID: Final = f"""
 _SESSIONS: Final = f"SELECT {', '.join(SessionRow.__struct_fields__)} FROM session ORDER BY started_at, id"  # noqa: S608 - constants
 _HOLDS: Final = f"""SELECT {", ".join("h." + name for name in HoldRow.__struct_fields__)}
     FROM hold h JOIN message m ON m.seq = h.seq WHERE m.state IN ({WAITING}) ORDER BY h.seq"""  # noqa: S608 - constants
-_RECEIPTS: Final = "SELECT session_id, message_id, state, at, text, wake FROM receipt ORDER BY id"
+_RECEIPTS: Final = "SELECT session_id, message_id, state, at, text, wake, hop FROM receipt ORDER BY id"
 # SQLite takes the other columns of a group from the row that has the maximum.
 _ENTERED: Final = f"""SELECT m.target_id, c.id, c.hop, m.delivered_at, max(m.seq)
     FROM message m CROSS JOIN content c ON c.seq = m.seq
@@ -53,7 +53,7 @@ _ENTERED: Final = f"""SELECT m.target_id, c.id, c.hop, m.delivered_at, max(m.seq
 _TRUSTS: Final = (
     'SELECT id, sender_id, sender_name, target_id, target_name, scope, "by", at, until FROM trust ORDER BY id'
 )
-_WATCHES: Final = "SELECT asker_id, target_id, at, until FROM watch ORDER BY asker_id, target_id"
+_WATCHES: Final = "SELECT asker_id, target_id, at, until, hop FROM watch ORDER BY asker_id, target_id"
 _BOUND_MOST: Final = 500
 """Values bound to one statement: SQLite's own limit may be 999."""
 _FLAGS: Final = ("can_reply", "live", "noted")
@@ -82,8 +82,8 @@ def load_snapshot(db: sqlite3.Connection) -> Snapshot:
             ],
             entered=[row[:4] for row in db.execute(_ENTERED)],
             receipts=[
-                PutReceipt(session_id, message_id, state, at, text, bool(wake))
-                for session_id, message_id, state, at, text, wake in db.execute(_RECEIPTS)
+                PutReceipt(session_id, message_id, state, at, text, bool(wake), hop)
+                for session_id, message_id, state, at, text, wake, hop in db.execute(_RECEIPTS)
             ],
             next_seq=next_seq(db),
             pair_seqs=db.execute(_PAIR_SEQS).fetchall(),
