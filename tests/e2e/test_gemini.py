@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import re
+import subprocess
 import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,10 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.harness import gemini_hooks
 from tests.support.harness.fakemodel import Call, Wait
 from tests.support.harness.fakemodel.model import Request
-from tests.support.harness.homes import McpServer
 from tests.support.harness.runner import START_SECONDS, STEP_SECONDS, HarnessSession, open_session
 from tests.support.private_broker import PrivateBroker
 from tests.support.wire_client import Member, poll
@@ -28,15 +28,24 @@ CTL = Path(sysconfig.get_path("scripts")) / "xsessionctl"
 
 
 @contextmanager
-def gemini(place: PrivateBroker, name: str = "gem", perm_class: str | None = "prompting") -> Iterator[HarnessSession]:
-    """A session of Gemini CLI with our server and our hooks. perm_class: what its user says of it."""
-    env = {**place.directories(), "XSESSIOND_NAME": name, "XSESSIOND_HOOKS": "1"}
-    if perm_class is not None:
-        env["XSESSIOND_CLASS"] = perm_class
-    # It hides from its servers what looks like a secret; the bell of `xsessionctl run` must come through by itself.
-    with open_session("gemini", McpServer("xsession", [str(CTL), "mcp"], env)) as session:
-        gemini_hooks.add_hooks(session.home, place.directories())
+def gemini(place: PrivateBroker) -> Iterator[HarnessSession]:
+    """Gemini CLI with the product installed into it, as its user does, who also says its class and trusts our tools."""
+    with open_session("gemini") as session:
+        install(session, place)
         yield session
+
+
+def install(session: HarnessSession, place: PrivateBroker) -> None:
+    path = os.pathsep.join([str(session.command.parent), session.environment["PATH"]])
+    environ = {**session.environment, **place.directories(), "PATH": path}
+    argv = [str(CTL), "install", "gemini", "--yes"]
+    subprocess.run(argv, env=environ, cwd=session.work, check=True, capture_output=True, timeout=60)
+    settings_file = session.home / ".gemini" / "settings.json"
+    settings = json.loads(settings_file.read_text())
+    server = settings["mcpServers"]["xsession"]
+    server["trust"] = True
+    server["env"] |= {"XSESSIOND_NAME": "gem", "XSESSIOND_CLASS": "prompting"}
+    settings_file.write_text(json.dumps(settings))
 
 
 def row_of(place: PrivateBroker, name: str) -> dict[str, Any]:
