@@ -38,6 +38,8 @@ class Package:
 # A version before 2.1.224 would lack the session inbox that the tests of the wake door need.
 PACKAGES = {
     "claude": Package("@anthropic-ai/claude-code", "2.1.332", "claude"),
+    # The newest that was tested without an inbox: what it was woken by is tested with it.
+    "claude-older": Package("@anthropic-ai/claude-code", "2.1.197", "claude"),
     "codex": Package("@openai/codex", "0.171.0", "codex"),
     "gemini": Package("@google/gemini-cli", "0.61.0", "gemini"),
     "opencode": Package("opencode-ai", "1.18.33", "opencode"),

@@ -1,12 +1,14 @@
 """What a model can read out of a tool result, however its harness presents it.
 
 Of one and the same result, opencode shows its model the text blocks, Claude Code and Codex the JSON of
-``structuredContent`` (``tests/e2e/test_harness_support.py`` pins that), Codex below two lines of its own.
+``structuredContent`` (``tests/e2e/test_harness_support.py`` pins that), Codex below two lines of its own. Into a text
+that comes through its inbox, Claude Code puts a backslash where a tag is one of those that it uses itself.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +17,10 @@ from xsessiond.core.envelope import ParsedEnvelope, parse_envelopes
 
 def envelopes_in(result: str) -> list[ParsedEnvelope]:
     """Every message envelope in a tool result, in order; one that stands there twice is there twice."""
-    return [envelope for text in _texts_of(result) for envelope in parse_envelopes(text)]
+    return [envelope for text in _texts_of(result) for envelope in parse_envelopes(_TAG.sub("<", text))]
+
+
+_TAG = re.compile(r"<\\(?=/?cross-session-message nonce=)")
 
 
 def _texts_of(result: str) -> Iterator[str]:

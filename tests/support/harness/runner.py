@@ -109,6 +109,7 @@ class HarnessSession:
     command: Path
     root: Path
     model: FakeModel
+    variables: Mapping[str, str] = field(default_factory=dict)
     _runs: list[HeadlessRun | Terminal] = field(default_factory=list)
 
     @property
@@ -135,6 +136,7 @@ class HarnessSession:
             "TERM": "xterm-256color",
             "USER": getpass.getuser(),
             **HARNESSES[self.name].variables(self.model.url),
+            **self.variables,
         }
 
     def start(self, prompt: str, *args: str) -> HeadlessRun:
@@ -232,18 +234,21 @@ class HeadlessRun:
 
 
 @contextmanager
-def open_session(name: str, *servers: homes.McpServer) -> Iterator[HarnessSession]:
+def open_session(
+    name: str, *servers: homes.McpServer, package: str | None = None, variables: Mapping[str, str] | None = None
+) -> Iterator[HarnessSession]:
     """A fresh session of the harness ``name`` with ``servers`` registered; ends and removes everything on leaving.
 
-    Skips the test when the CLI cannot be had (``install.require_harness``).
+    ``package``: another than its own of ``install.PACKAGES``, such as an older version. ``variables``: more that the
+    CLI finds in its environment. Skips the test when the CLI cannot be had (``install.require_harness``).
     """
-    command = require_harness(name)
+    command = require_harness(package or name)
     root = short_temporary_directory()  # sockets will lie in it
     try:
         for sub in ("home", "work", "tmp", "run"):
             (root / sub).mkdir(mode=0o700)
         with FakeModel() as model:
-            session = HarnessSession(name, command, root, model)
+            session = HarnessSession(name, command, root, model, dict(variables or {}))
             HARNESSES[name].seed(session.home, session.work, model.url, servers)
             try:
                 yield session
