@@ -78,9 +78,7 @@ class Visitor:
         """Posts, and has the server accept it into the turn t1; the key of the text."""
         self.post(text)
         key = str(self.run_until_asked("turn/start")["clientUserMessageId"])
-        post = self.door._post
-        assert post is not None
-        self.run(lambda: post.turn == "t1")
+        self.run_until_told(WRITTEN)
         return key
 
     def steps(self) -> list[str]:
@@ -296,6 +294,52 @@ def test_where_no_text_gets_through_the_door_closes(visitor: Visitor) -> None:
     assert visitor.door.due is not None  # it is tried again by itself
     visitor.door.tick(visitor.door.due)
     assert visitor.door.is_open
+
+
+def test_the_first_turn_of_a_thread_may_be_begun_by_a_text(visitor: Visitor) -> None:
+    """W13: Codex lets nobody subscribe to a thread that had no turn yet, so that is done when there is one, and what
+    happened before is looked up."""
+    subscribe = visitor.server.answers["thread/resume"]
+
+    def refuse(_: object) -> Any:
+        raise Refused(f"no rollout found for thread id {THREAD}")
+
+    def start(params: dict[str, Any]) -> Any:
+        visitor.server.answers["thread/resume"] = subscribe
+        item = {"type": "userMessage", "clientId": params["clientUserMessageId"]}
+        visitor.server.answers["thread/items/list"] = lambda _: {"data": [{"item": {"type": "x"}}, {"item": item}]}
+        return {"turn": {"id": "t1"}}
+
+    visitor.server.answers["thread/resume"] = refuse
+    visitor.server.answers["turn/start"] = start
+    visitor.open()
+    visitor.post()
+    visitor.run_until_told(DELIVERED)
+    assert visitor.told == [WRITTEN, DELIVERED]
+    assert visitor.server.subscribed == set()
+
+
+def test_what_it_may_do_is_asked_again_with_every_turn(visitor: Visitor) -> None:
+    """4.3: its user may change that at any time, and Codex tells nobody."""
+    policies = []
+    visitor.door.on_policy = lambda asks, confined: policies.append((asks, confined))
+    visitor.open()
+    visitor.server.policy = {"approvalPolicy": "never", "sandbox": {"type": "dangerFullAccess"}}
+    visitor.server.set_status(THREAD, "active")
+    visitor.run(lambda: policies[-1] == (False, False))
+    visitor.run(lambda: visitor.server.subscribed == set())
+
+
+def test_a_text_waits_for_what_is_asked_before(visitor: Visitor) -> None:
+    """Else the end of that subscription would be the end of this one."""
+    visitor.open()
+    visitor.steps()
+    visitor.server.set_status(THREAD, "active")
+    visitor.run(lambda: "busy" in visitor.statuses)
+    visitor.post()
+    visitor.run(lambda: WRITTEN in visitor.told)
+    assert visitor.steps() == ["thread/resume", "thread/unsubscribe", "thread/resume", "turn/start"]
+    assert visitor.server.subscribed == {THREAD}
 
 
 def test_a_thread_that_is_gone_closes_the_door(visitor: Visitor) -> None:

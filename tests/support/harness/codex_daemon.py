@@ -7,18 +7,18 @@ They are ended by the pids that stand in that HOME's own files, and only if thei
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import psutil
 from websockets.sync.client import unix_connect
 
-from xsessionctl.shim.dialects import CODEX
-
 from .processes import descendants_of, end_processes
 
-HOOK_TIMEOUT_S = 5
 CALL_SECONDS = 20.0
 
 
@@ -47,48 +47,34 @@ def stop_daemon(home: Path) -> None:
             target.with_name(target.name + ".lock").unlink(missing_ok=True)
 
 
-def add_hooks(home: Path, *, server: str = "xsession") -> None:
-    """Our hooks, each a call of our MCP server's `hook` tool. They do not run before they are trusted."""
-    hooks = {
-        event: [
-            {
-                "hooks": [
-                    {
-                        "type": "mcp_tool",
-                        "server": server,
-                        "tool": "hook",
-                        "timeout": HOOK_TIMEOUT_S,
-                        "input": {name: f"${{{name}}}" for name in ("hook_event_name", "session_id", *fields)},
-                    }
-                ]
-            }
-        ]
-        for event, fields in CODEX.inputs.items()
-    }
-    (home / ".codex" / "hooks.json").write_text(json.dumps({"hooks": hooks}))
-
-
 def trust_hooks(home: Path, work: Path) -> list[str]:
     """Trust all hooks of this test's own HOME, as its user does with `/hooks`; what the daemon says of each then."""
-    client = DaemonClient(home)
-    hooks = client.call("hooks/list", cwds=[str(work)])["data"][0]["hooks"]
-    value = {hook["key"]: {"trusted_hash": hook["currentHash"]} for hook in hooks}
-    client.call("config/batchWrite", edits=[{"keyPath": "hooks.state", "value": value, "mergeStrategy": "upsert"}])
-    statuses = [hook["trustStatus"] for hook in client.call("hooks/list", cwds=[str(work)])["data"][0]["hooks"]]
-    client.close()
-    return statuses
+    with DaemonClient(home) as client:
+        hooks = client.call("hooks/list", cwds=[str(work)])["data"][0]["hooks"]
+        value = {hook["key"]: {"trusted_hash": hook["currentHash"]} for hook in hooks}
+        client.call("config/batchWrite", edits=[{"keyPath": "hooks.state", "value": value, "mergeStrategy": "upsert"}])
+        return [hook["trustStatus"] for hook in client.call("hooks/list", cwds=[str(work)])["data"][0]["hooks"]]
 
 
-class DaemonClient:
-    """Another client of the daemon, as a test needs it."""
+class DaemonClient(AbstractContextManager["DaemonClient"]):
+    """Another client of the daemon, as a test needs it; connected while it is entered."""
 
     def __init__(self, home: Path) -> None:
-        path = home / ".codex/app-server-control/app-server-control.sock"
-        self._socket = unix_connect(str(path.readlink()), compression=None)
+        self._path = home / ".codex/app-server-control/app-server-control.sock"
         self._last_id = 0
+        self._stack = ExitStack()
+
+    def __enter__(self) -> DaemonClient:
+        self._socket = self._stack.enter_context(unix_connect(str(self._path.readlink()), compression=None))
         info = {"name": "test", "version": "0"}
         self.call("initialize", clientInfo=info, capabilities={"experimentalApi": True})
         self._socket.send(json.dumps({"method": "initialized"}))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
 
     def call(self, method: str, **params: Any) -> Any:
         """The result of a request; AssertionError with what Codex said against it."""
@@ -100,16 +86,18 @@ class DaemonClient:
                 return message["result"]
         raise AssertionError("the daemon hung up")
 
-    def threads(self) -> list[dict[str, Any]]:
-        """The conversations that are loaded, without Codex's own."""
-        ids = self.call("thread/loaded/list")["data"]
-        threads = [self.call("thread/read", threadId=thread)["thread"] for thread in ids]
-        return [thread for thread in threads if not thread["ephemeral"]]
-
-    def close(self) -> None:
-        """Hang up."""
-        self._socket.close()
+    def end_threads(self) -> None:
+        """End all conversations, for good."""
+        for thread in self.call("thread/loaded/list")["data"]:
+            if not self.call("thread/read", threadId=thread)["thread"]["ephemeral"]:  # Codex's own end by themselves
+                self.call("thread/delete", threadId=thread)
 
     def _messages(self) -> Iterator[dict[str, Any]]:
         while True:
             yield json.loads(self._socket.recv(CALL_SECONDS))
+
+
+def start_daemon(command: Path, environment: Mapping[str, str]) -> None:
+    """Start it as the first terminal would."""
+    argv = [str(command), "app-server", "daemon", "start"]
+    subprocess.run(argv, env=dict(environment), check=True, capture_output=True, timeout=60)

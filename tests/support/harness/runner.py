@@ -156,11 +156,11 @@ class HarnessSession:
         """
         argv = [str(self.command), *args, *HARNESSES[self.name].interactive("hello")]
         before = self.model.last
+        self.model.client_started()
         terminal = Terminal(argv, self.environment, self.work, self.root / f"tmux{len(self._runs)}.sock")
         self._runs.append(terminal)
         if dismiss is not None:
-            terminal.wait_for_screen(dismiss, START_SECONDS)
-            terminal.press("Escape")
+            terminal.dismiss(dismiss, START_SECONDS)
         ended = self.model.wait_for_end(START_SECONDS, after=before)
         while not ended.offers(tool):
             terminal.enter("hello again", STEP_SECONDS)

@@ -20,6 +20,8 @@ from .processes import descendants_of, end_processes, is_running
 
 COLUMNS, ROWS = 150, 45
 POLL_SECONDS = 0.1
+AGAIN_SECONDS = 5.0
+"""A program that has not taken a key by then was not listening yet."""
 
 
 class Terminal:
@@ -55,6 +57,20 @@ class Terminal:
         self._call("send-keys", "-l", "--", text)
         self.wait_for_screen(re.escape(text[-30:]), timeout)
         self._call("send-keys", "Enter")
+
+    def dismiss(self, pattern: str, timeout: float) -> None:
+        """Wait for a question on the screen and press Escape; again if it stays, for at first nobody may be listening,
+        but never once too often: that would mean something else."""
+        self.wait_for_screen(pattern, timeout)
+        end = time.monotonic() + timeout
+        pressed = 0.0
+        while re.search(pattern, screen := self.screen()):
+            if time.monotonic() > end:
+                raise AssertionError(f"{pattern!r} stays on the screen:\n{screen}")
+            if time.monotonic() > pressed + AGAIN_SECONDS:
+                self.press("Escape")
+                pressed = time.monotonic()
+            time.sleep(POLL_SECONDS)
 
     def press(self, *keys: str) -> None:
         """Press keys by tmux's names for them, such as ``Escape`` or ``C-c``."""

@@ -100,6 +100,9 @@ class AppServer:
 
     def call(self, method: str, params: Mapping[str, object], answered: Answered, within: float = CALL_S) -> None:
         """Makes a request."""
+        if self.closed:
+            answered(None, LOST)
+            return
         self._last_id += 1
         self._pending[self._last_id] = answered, monotonic() + within
         self._send({"id": self._last_id, "method": method, "params": params})

@@ -1,26 +1,19 @@
 """The door into a conversation of Codex: the daemon that runs it, an app-server that takes input from any client.
 
-    subscribe ──▶ turn/start, or turn/steer ──▶ accepted: WRITTEN ──▶ our text begins as an item of the turn: DELIVERED
-       │                  └── not taken: REFUSED            └───────▶ the turn ends without it: REFUSED, or GONE
-       └── not there: GONE
-
-`turn/start` begins a turn in an idle thread and joins the running one in a busy one: the text is read with the next
-request to the model, and no tool is disturbed. What is read is told by Codex itself, as an item with the id that was
-sent along; what a user's interruption throws away is told by the end of the turn, and goes again.
-
-Laws: nothing is sent along that changes what the session may do; this client is subscribed to a thread only while a
-text is under way, because Codex ends a thread that nobody looks at, and it is not for us to keep it; only the daemon
-that this process descends from is asked: a thread elsewhere has no such door. Refuses to know: what the texts say.
+Each client of the daemon hears of every thread when it begins and ends a turn; what happens in one is told to those who
+subscribe to it. Laws: this client is subscribed only while it asks what the session may do, or a text is under way
+(`Passage`), because Codex ends a thread that nobody looks at, and it is not for us to keep it; only the daemon that
+this process descends from is asked: a thread elsewhere has no such door. Refuses to know: what the texts say.
 """
 
 from __future__ import annotations
 
-import os
 from time import monotonic
 
 from xsessionctl.shim.codex import IDENTIFY, control_socket
-from xsessionctl.shim.door import DELIVERED, GONE, REFUSED, WRITTEN, Door
-from xsessionctl.shim.doors.app_server import LATE, LOST, AppServer
+from xsessionctl.shim.door import GONE, REFUSED, Door
+from xsessionctl.shim.doors.app_server import AppServer
+from xsessionctl.shim.doors.codex_passage import Passage, as_object, join, leave
 from xsessionctl.shim.peer import Foreign
 
 TYPE_CHECKING = False
@@ -38,7 +31,6 @@ SERVER = "xsession"
 RETRY_FIRST_S, RETRY_MOST_S = 1.0, 60.0
 """Pause before a daemon that hung up is tried again; it doubles."""
 _WAITING = ("waitingOnApproval", "waitingOnUserInput")
-_INTO_A_TURN = ("inject", "steer")
 
 
 def open_door(identity: Identity) -> CodexDoor:
@@ -48,20 +40,6 @@ def open_door(identity: Identity) -> CodexDoor:
         door.know(identity.conversation)
     door.reopen()
     return door
-
-
-class _Post:
-    """A text under way. key: what its item in the turn is known by. turn: that it went to, or None. over: turns that
-    ended since it was sent, with how they did. ends: its outcome is known, and told as soon as the thread is left."""
-
-    __slots__ = ("done", "ends", "key", "over", "sent", "text", "turn")
-
-    def __init__(self, text: str, done: Done) -> None:
-        self.text, self.done = text, done
-        self.key = f"xsession-{os.urandom(12).hex()}"
-        self.sent = self.ends = False
-        self.turn: str | None = None
-        self.over: dict[str, str] = {}
 
 
 class CodexDoor(Door):
@@ -83,10 +61,10 @@ class CodexDoor(Door):
         self.on_policy: Callable[[bool, bool], None] = _ignore
         self._path, self._daemon = path, daemon
         self._server: AppServer | None = None
-        self._elsewhere = self._shut = self._loaded = False
+        self._elsewhere = self._shut = self._seen = self._loaded = self._learning = False
         self._retry_at: float | None = None
         self._retry_s = RETRY_FIRST_S
-        self._post: _Post | None = None
+        self._passage: Passage | None = None
 
     # -- finding -------------------------------------------------------------------------------------------------------
 
@@ -98,7 +76,7 @@ class CodexDoor(Door):
     @property
     def is_busy(self) -> bool:
         """Whether a text is under way."""
-        return self._post is not None
+        return self._passage is not None
 
     def know(self, thread: str) -> None:
         """Says which conversation this is."""
@@ -126,7 +104,7 @@ class CodexDoor(Door):
 
     def close(self) -> None:
         """See `Door.close`."""
-        self._post = self._retry_at = None
+        self._passage = self._retry_at = None
         server, self._server = self._server, None
         if server is not None:
             server.close()
@@ -170,7 +148,7 @@ class CodexDoor(Door):
         """Whether it is a conversation of its own, neither a subagent's nor Codex's for itself; then it is called."""
 
         def read(result: Result, problem: str | None) -> None:
-            found = _object((result or {}).get("thread"))
+            found = as_object((result or {}).get("thread"))
             if found and not found.get("ephemeral") and found.get("parentThreadId") is None:
                 self._call(thread)
 
@@ -185,169 +163,109 @@ class CodexDoor(Door):
             self._server.call("mcpServer/tool/call", call, _nothing)
 
     def _see(self, result: Result, problem: str | None) -> None:
-        thread = _object((result or {}).get("thread"))
-        status = _object(thread.get("status"))
-        loaded = status.get("type") not in (None, "notLoaded") and thread.get("canAcceptDirectInput") is not False
-        if loaded and not self._loaded and self._server is not None:
-
-            def joined(result: Result, problem: str | None) -> None:
-                self._see_policy(result, problem)
-                self._leave(self._open)
-
-            self._tell(status)
-            self._server.call("thread/resume", self._joining, joined)
-        elif not loaded:
+        thread = as_object((result or {}).get("thread"))
+        status = as_object(thread.get("status"))
+        self._seen = status.get("type") not in (None, "notLoaded") and thread.get("canAcceptDirectInput") is not False
+        if not self._seen:
             self._lack()
-
-    def _open(self) -> None:
-        if self._server is not None and not self._loaded:
-            self._loaded = True
-            self.on_change()
-
-    def _see_policy(self, result: Result, problem: str | None) -> None:
-        if result is not None:
-            sandbox = _object(result.get("sandbox")).get("type")
-            self.on_policy(result.get("approvalPolicy") != "never", sandbox != "dangerFullAccess")
+        elif not self._loaded:
+            self._tell(status)
 
     # -- what Codex tells ----------------------------------------------------------------------------------------------
 
     def _hear(self, method: str, params: Mapping[str, object]) -> None:
         if method == "thread/started":
-            thread = _object(params.get("thread"))
+            thread = as_object(params.get("thread"))
             if self.thread is None and isinstance(thread.get("id"), str):
                 self._inspect(str(thread["id"]))
-            return
-        if self.thread is None or params.get("threadId") != self.thread:
-            return
-        if method == "thread/status/changed":
-            self._tell(_object(params.get("status")))
+        elif self.thread is None or params.get("threadId") != self.thread:
+            pass
+        elif method == "thread/status/changed":
+            self._tell(as_object(params.get("status")))
         elif method == "thread/closed":
             self._lack()
-        elif method == "item/started":
-            post = self._post
-            if post is not None and not post.ends and _object(params.get("item")).get("clientId") == post.key:
-                self._finish(post, DELIVERED)
-        elif method == "turn/completed":
-            turn = _object(params.get("turn"))
-            self._end_turn(str(turn.get("id")), str(turn.get("status")))
+        elif self._passage is not None:
+            self._passage.hear(method, params)
 
     def _tell(self, status: Mapping[str, object]) -> None:
         kind, flags = status.get("type"), status.get("activeFlags")
+        if kind == "notLoaded":
+            return  # `thread/closed` follows
         if kind == "active":
             waits = isinstance(flags, list) and any(flag in _WAITING for flag in flags)
             self.on_status("waiting" if waits else "busy")
-        elif kind != "notLoaded":  # which `thread/closed` follows
+        else:
             self.on_status("idle")
+        self._learn()
 
     def _lack(self) -> None:
-        """The thread is not to be had any more, at least for now. What became of a text that was sent nobody knows."""
-        post = self._post
-        if post is not None and post.turn is not None:
-            self._post = None
-        elif post is not None:
-            self._finish(post, WRITTEN if post.sent else GONE)
+        """The thread is not to be had any more, at least for now."""
+        passage, self._seen = self._passage, False
+        if passage is not None:
+            passage.lose()
+            self._passage = None
         if self._loaded:
             self._loaded = False
             self.on_change()
 
     def _lose(self) -> None:
         self._server = None
+        self._learning = False
         self._retry_at = monotonic() + self._retry_s
         self._retry_s = min(self._retry_s * 2, RETRY_MOST_S)
         self._lack()
 
     # -- posting -------------------------------------------------------------------------------------------------------
 
-    @property
-    def _joining(self) -> dict[str, object]:
-        """The thread runs here: this joins it, and changes nothing."""
-        return {"threadId": self.thread, "excludeTurns": True}
-
     def post(self, text: str, *, busy: bool, mode: str, done: Done) -> None:
         """See `Door`."""
-        if self._server is None or not self.is_open:
+        if self._server is None or self.thread is None or not self.is_open:
             done(GONE)
             return
-        if self._post is not None:
+        if self._passage is not None:
             done(REFUSED)
             return
-        post = self._post = _Post(text, done)
 
-        def subscribed(result: Result, problem: str | None) -> None:
-            self._see_policy(result, problem)
-            if problem is not None:
-                self._finish(post, GONE)
-                self._lack()
-            elif mode in _INTO_A_TURN:
-                self._steer(post)
-            else:
-                self._send("turn/start", post, {})
-
-        self._server.call("thread/resume", self._joining, subscribed)
-
-    def _steer(self, post: _Post) -> None:
-        """Into the turn that runs, or not at all."""
-
-        def listed(result: Result, problem: str | None) -> None:
-            turns = (result or {}).get("data")
-            last = _object(turns[0]) if isinstance(turns, list) and turns else {}
-            if last.get("status") == "inProgress":
-                self._send("turn/steer", post, {"expectedTurnId": last.get("id")})
-            else:
-                self._finish(post, REFUSED)
-
-        if self._server is not None and self._post is post:
-            params = {"threadId": self.thread, "limit": 1, "itemsView": "notLoaded"}
-            self._server.call("thread/turns/list", params, listed)
-
-    def _send(self, method: str, post: _Post, more: Mapping[str, object]) -> None:
-        def accepted(result: Result, problem: str | None) -> None:
-            if self._post is not post or post.ends:
-                return  # it was in the turn before this answer came
-            if result is None:
-                # Not taken, for what reason ever, is as good as not now; no answer is neither.
-                self._finish(post, WRITTEN if problem in (LATE, LOST) else REFUSED)
+        def tell(outcome: str) -> None:
+            if self._passage is not passage:
                 return
-            post.turn = str(_object(result.get("turn")).get("id") or result.get("turnId"))
-            post.done(WRITTEN)
-            if post.turn in post.over:
-                self._end_turn(post.turn, post.over[post.turn])
+            if passage.over:
+                self._passage = None
+            if outcome == GONE:
+                self.shut()
+            done(outcome)
 
-        if self._server is None or self._post is not post:
+        passage = self._passage = Passage(self._server, self.thread, text, mode, self._see_policy, tell)
+        if not self._learning:
+            passage.begin()
+
+    def _learn(self) -> None:
+        """Asks what the session may do, which Codex tells to who subscribes to its thread."""
+        server, thread = self._server, self.thread
+        if server is None or thread is None or self._learning or self._passage is not None:
             return
-        post.sent = True
-        content = [{"type": "text", "text": post.text, "text_elements": []}]
-        params = {"threadId": self.thread, "input": content, "clientUserMessageId": post.key, **more}
-        self._server.call(method, params, accepted)
+        self._learning = True
 
-    def _end_turn(self, turn: str, status: str) -> None:
-        post = self._post
-        if post is None or not post.sent or post.ends:
-            return
-        if post.turn is None:
-            post.over[turn] = status
-        elif post.turn == turn and status == "interrupted":
-            self._finish(post, REFUSED)  # its user stopped the turn before it was read: Codex has forgotten it
-        elif post.turn == turn:
-            self.shut()  # a hook of the user's lets no such prompt through, or Codex has changed
-            self._finish(post, GONE)
+        def joined(result: Result, problem: str | None) -> None:
+            if result is not None:
+                self._see_policy(result)
+                leave(server, thread, learned)
+            else:
+                learned()  # it had no turn yet
 
-    def _finish(self, post: _Post, outcome: str) -> None:
-        if self._post is post and not post.ends:
-            post.ends = True
-            self._leave(lambda: self._end(post, outcome))
+        def learned() -> None:
+            self._learning = False
+            if self._seen and self._server is server and not self._loaded:
+                self._loaded = True
+                self.on_change()
+            if self._passage is not None:
+                self._passage.begin()
 
-    def _end(self, post: _Post, outcome: str) -> None:
-        if self._post is post:
-            self._post = None
-            post.done(outcome)
+        server.call("thread/resume", join(thread), joined)
 
-    def _leave(self, then: Callable[[], None]) -> None:
-        """Unsubscribes. Only then what follows: a subscription that comes after this must not be undone by it."""
-        if self._server is None or self._server.closed:
-            then()
-        else:
-            self._server.call("thread/unsubscribe", {"threadId": self.thread}, lambda result, problem: then())
+    def _see_policy(self, thread: Mapping[str, object]) -> None:
+        sandbox = as_object(thread.get("sandbox")).get("type")
+        self.on_policy(thread.get("approvalPolicy") != "never", sandbox != "dangerFullAccess")
 
     # -- as a source of the loop ---------------------------------------------------------------------------------------
 
@@ -359,7 +277,7 @@ class CodexDoor(Door):
     @property
     def due(self) -> float | None:  # type: ignore[override]
         """When `tick` has something to do."""
-        times = [self._server.due if self._server else None, self._retry_at]
+        times = (self._server.due if self._server is not None else None, self._retry_at)
         return min((time for time in times if time is not None), default=None)
 
     def fileno(self) -> int | None:
@@ -383,10 +301,6 @@ class CodexDoor(Door):
         if self._retry_at is not None and self._retry_at <= now:
             self._retry_at = None
             self.reopen()
-
-
-def _object(value: object) -> dict[str, object]:
-    return value if isinstance(value, dict) else {}
 
 
 def _nothing(result: Result, problem: str | None) -> None:
