@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from tests.support.core_house import Answer, Guest, House, Line, Pending, is_sentence, refused
@@ -247,3 +249,54 @@ def test_old_mail_of_a_human_does_not_hold_a_new_reply_up(house: House, web: Gue
     asked = line.begin("send", to="web", message="which port?", wait_reply=60)
     reply_to(web, "8080")
     assert line.answer(asked)["reply"]["text"] == "8080"
+
+
+# -- many at once ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_twenty_waits_that_are_cancelled_at_random_leak_nothing(seed: int) -> None:
+    """8.2: each reply comes once, in the answer or as a message, whatever became of its wait; and nothing is left of
+    any: no wait, no deadline, no lease, no message."""
+    random = Random(seed)
+    house = House()
+    askers = [house.join(f"asks-{number}") for number in range(4)]
+    answerers = [house.join(f"answers-{number}") for number in range(4)]
+    waits = [(asker, other, asker.begin_send(other, f"{number}?", wait_reply=60))
+             for number in range(5) for asker in askers for other in [answerers[number % 4]]]  # fmt: skip
+    questions = {id(other): other.take() for other in answerers}
+    for other in answerers:
+        other.ack(*questions[id(other)])
+    things: list[tuple[str, int]] = [("reply", number) for number in range(len(waits))]
+    things += [("cancel", number) for number in random.sample(range(len(waits)), 12)]
+    random.shuffle(things)
+    replied: set[str] = set()
+    for what, number in things:
+        asker, other, asked = waits[number]
+        if what == "cancel":
+            asker.line.ask("cancel", id=asked)
+            assert asker.line.is_answered(asked)
+            continue
+        (question,) = [
+            one for one in questions[id(other)] if (one["text"], one["from"]["id"]) == (f"{number // 4}?", asker.id)
+        ]
+        replied.add(other.send(None, f"{number}!", reply_to=question["id"])["id"])
+        if random.random() < 0.2:
+            house.pass_time(70)  # all that still wait are told so
+    got: list[str] = []
+    for asker, _, asked in waits:
+        reply = asker.line.answer(asked)["reply"]
+        if reply is not None:
+            got.append(reply["id"])
+            assert asker.ack(reply["id"]) == 1
+    for asker in askers:
+        messages = asker.take()
+        asker.ack(*messages)
+        got += [message["id"] for message in messages]
+    assert len(got) == len(waits) == 20
+    assert set(got) == replied
+    core = house.broker.core
+    assert (core.waits, core.told_of, core.messages, core.asked) == ({}, {}, {}, {})
+    assert not [key for key in core.agenda._due if key[0] == "wait"]
+    assert not any(wire.borrowed or wire.outstanding for wire in core.wires.values())
+    assert not any(len(session.box) for session in core.roster.known.values())

@@ -82,6 +82,24 @@ def test_a_session_is_told_once_when_another_has_finished(house: House, api: Gue
     assert web.line.pushes == [], "it costs the watched session nothing"
 
 
+def test_nothing_follows_from_a_notice(house: House, api: Guest, web: Guest) -> None:
+    """R9: it wakes its asker, once; it is no mail, has no reply, no receipt, and no cause comes of it."""
+    api.watch(web)
+    before = house.state()
+    web.is_now("idle")
+    house.pass_time(60)
+    assert api.line.notes == [("news", {"receipts": 1, "wake": True})]
+    assert house.state()["boxes"] == before["boxes"]
+    assert house.state()["log"] == before["log"]
+    (notice,) = api.notices()
+    for reply in ({"reply_to": notice["id"]}, {"to": web.id, "reply_to": notice["id"]}):
+        assert refused(lambda reply=reply: api.line.ask("send", message="thanks", **reply)).code == "not_found"  # type: ignore[misc]
+    assert api.send(web, "on with it")["state"] == "queued"
+    (push,) = web.line.pushes
+    assert push["message"]["hop"] == 0
+    assert (api.line.notes[1:], web.notices()) == ([], [])
+
+
 def test_one_that_is_idle_already_is_told_at_once(house: House, api: Guest, web: Guest) -> None:
     """9.1: in the answer itself, so that asking again and again wakes nobody."""
     web.is_now("idle")

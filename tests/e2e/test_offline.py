@@ -78,7 +78,7 @@ def refuse(sender: Member, text: str = "hello") -> Json:
 
 
 def test_mail_for_a_conversation_that_ended_comes_once_in_order_with_its_age(broker: PrivateBroker) -> None:
-    """11.1, L7, P17: queued, kept over a killed broker, and delivered when the conversation resumes under the
+    """L7, L1, P17, 11.1: queued, kept over a killed broker, and delivered when the conversation resumes under the
     harness's own id. Its model reads how old each is."""
     process = broker.start()
     web = leave(broker)
@@ -187,7 +187,7 @@ def test_a_command_that_writes_a_lot_reaches_no_terminal(broker: PrivateBroker) 
         broker,
         *script(
             "import sys\n"
-            "for _ in range(200): print('NOISE' * 20_000)\n"
+            "for _ in range(50): print('NOISE' * 20_000)\n"
             "try: open('/dev/tty', 'w').write('NOISE'); print('it has a terminal')\n"
             "except OSError: print('it has no terminal')\n"
             "sys.exit(1)"
@@ -263,7 +263,8 @@ def test_a_tool_call_and_a_terminal_wait_for_it(broker: PrivateBroker) -> None:
         broker,
         sys.executable,
         "-c",
-        "import os, sys, time; time.sleep(2); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])",
+        "import os, select, sys; select.select([], [], [], 1); os.execv(sys.argv[1], sys.argv[1:])",
+        sys.executable,
         resumed_harness.__file__,
         "{harness_session_id}",
         "{cwd}",
@@ -278,7 +279,7 @@ def test_a_tool_call_and_a_terminal_wait_for_it(broker: PrivateBroker) -> None:
     assert code == 0
     assert "it was resumed for this" in " ".join(seen.split())
     assert shim.answer(call)["structuredContent"]["state"] == "queued"
-    assert time.monotonic() - before >= 2
+    assert time.monotonic() - before >= 1
     path = broker.home / "web" / "read"
     poll(lambda: read_texts(path), lambda read: sorted(read) == ["from a model", "from a person"])
 

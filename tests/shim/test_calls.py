@@ -129,6 +129,26 @@ def test_mail_that_comes_after_the_cancelling_goes_back(rig: Rig) -> None:
     assert result["structuredContent"]["news"] == ["It expired."]  # news is told once, if later
 
 
+@pytest.mark.parametrize("when", ["before the answer", "while mail is fetched", "before it is written"])
+def test_a_reply_goes_back_when_its_call_is_cancelled(rig: Rig, when: str) -> None:
+    """8.2, W9: aborting ends the wait; the reply comes as a message, at whichever moment that was."""
+    call = rig.call("send_message", to="web", message="?", wait_reply=10)
+    answer = {"id": "m-1", "state": "replied", "reply": {"message": make_message("m-9", "8080")}}
+    if when == "before the answer":
+        rig.cancel(call)
+    rig.link.answer(answer)
+    if when == "while mail is fetched":
+        rig.cancel(call)
+    if when != "before the answer":
+        rig.link.answer(MAIL)
+    if when == "before it is written":
+        rig.cancel(call)
+    released = [message_id for method, params in rig.link.told if method == "release" for message_id in params["ids"]]
+    assert sorted(released) == (["m-9"] if when == "before the answer" else ["m-1", "m-9"])
+    assert rig.written() == []
+    assert not rig.calls.running
+
+
 def test_mail_goes_back_when_nobody_reads_any_more(rig: Rig) -> None:
     rig.call("read_messages")
     rig.link.answer(MAIL)
@@ -172,6 +192,7 @@ def test_a_broker_that_does_not_come_is_reported_in_time(
 
 
 def test_a_send_whose_fate_is_not_known_says_that(rig: Rig) -> None:
+    """L4: unknown is not failed."""
     rig.call("send_message", to="web", message="x")
     rig.link.answer(None)  # the link broke after it was asked
     rig.link.state = "trying"

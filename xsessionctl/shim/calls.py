@@ -273,7 +273,7 @@ class Calls:
         later."""
         if item in self._running:
             self._running.remove(item)
-        reply = _reply_message(result or {})
+        reply = item.reply or _reply_message(result or {})
         batch = self._mailbag.open(result or {})
         self._stash += batch.news
         self._release(batch.ids + batch.surplus + ([str(reply.get("id"))] if reply else []))
