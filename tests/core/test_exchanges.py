@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xsessiond.core.exchanges import Exchanges
+from xsessiond.core.exchanges import PAIRS_KEPT, Exchanges
 
 
 def say(exchanges: Exchanges, times: int, mono: float = 0.0, one: str = "a", other: str = "b") -> None:
@@ -54,14 +54,21 @@ def test_what_was_not_stored_never_went() -> None:
 
 
 def test_pairs_that_were_silent_for_a_minute_are_forgotten() -> None:
+    """Not at each step, when there are many."""
     exchanges = Exchanges()
-    for number in range(100):
-        say(exchanges, 2, float(number), other=f"t{number}")
-    assert len(exchanges._pairs) == 60
-    say(exchanges, 1, 99.0, one="x")
-    exchanges.give_back("x", "b")
+    for number in range(PAIRS_KEPT):
+        say(exchanges, 1, number / 10, other=f"t{number}")
+    assert len(exchanges._pairs) == PAIRS_KEPT
+    exchanges.give_back("a", f"t{PAIRS_KEPT - 1}")
+    say(exchanges, 1, 75.0, one="x")
+    assert set(exchanges._pairs) == {("a", f"t{number}") for number in range(151, PAIRS_KEPT - 1)} | {("b", "x")}
+    for number in range(1000):
+        say(exchanges, 1, 76.0, one="y", other=f"u{number}")
+    assert len(exchanges._pairs) > 1000, "all of them speak"
     say(exchanges, 1, 1000.0)
-    assert list(exchanges._pairs) == [("a", "b")]
+    for number in range(1000):
+        say(exchanges, 1, 1000.0, one="z", other=f"u{number}")
+    assert len(exchanges._pairs) < 1500
 
 
 @given(st.integers(1, 5), st.lists(st.floats(0, 40), max_size=60))

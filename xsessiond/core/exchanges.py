@@ -6,23 +6,27 @@ know: who they are, what is said.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 
 from xsessiond.core.limits import EXCHANGE_WINDOW_S
 
+PAIRS_KEPT = 256
+"""Pairs beyond which those that were silent for a minute are forgotten."""
+
 
 class Exchanges:
-    """The times of what went, oldest first, by pair; the pairs in the order in which they last spoke."""
+    """The times of what went, oldest first, by pair: the smaller id first."""
 
-    __slots__ = ("_pairs",)
+    __slots__ = ("_pairs", "_sweep_at")
 
     def __init__(self) -> None:
-        self._pairs: OrderedDict[tuple[str, str], deque[float]] = OrderedDict()
+        self._pairs: dict[tuple[str, str], deque[float]] = {}
+        self._sweep_at = PAIRS_KEPT
 
     def wait_needed(self, one: str, other: str, most: int, mono: float) -> float | None:
         """Seconds until another message may go between these two; None when it may go now."""
-        times = self._pairs.get(_pair(one, other))
-        if times is None:
+        times = self._pairs.get((one, other) if one < other else (other, one))
+        if times is None or len(times) < most:
             return None
         while times and times[0] + EXCHANGE_WINDOW_S <= mono:
             times.popleft()
@@ -32,22 +36,20 @@ class Exchanges:
 
     def note(self, one: str, other: str, mono: float) -> None:
         """A message went."""
-        pairs, pair = self._pairs, _pair(one, other)
-        times = pairs.get(pair)
+        pair = (one, other) if one < other else (other, one)
+        times = self._pairs.get(pair)
         if times is not None:
             times.append(mono)
-            pairs.move_to_end(pair)
             return
-        while pairs and (not (oldest := next(iter(pairs.values()))) or oldest[-1] + EXCHANGE_WINDOW_S <= mono):
-            pairs.popitem(last=False)
-        pairs[pair] = deque((mono,))
+        self._pairs[pair] = deque((mono,))
+        if len(self._pairs) > self._sweep_at:
+            self._pairs = {
+                pair: times for pair, times in self._pairs.items() if times and times[-1] + EXCHANGE_WINDOW_S > mono
+            }
+            self._sweep_at = max(PAIRS_KEPT, 2 * len(self._pairs))  # so that many who speak are not looked at each time
 
     def give_back(self, one: str, other: str) -> None:
         """The last of them was not stored after all."""
-        times = self._pairs.get(_pair(one, other))
+        times = self._pairs.get((one, other) if one < other else (other, one))
         if times:
             times.pop()
-
-
-def _pair(one: str, other: str) -> tuple[str, str]:
-    return (one, other) if one < other else (other, one)

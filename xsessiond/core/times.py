@@ -23,11 +23,12 @@ _last: tuple[int, str] = (-1, "")
 def format_time(ms: int) -> str:
     """RFC 3339 in UTC with milliseconds, as in every JSON of the product."""
     global _last
-    if _last[0] == ms:  # one batch of messages shares its time, and formatting costs more than the rest of an answer
-        return _last[1]
-    text = datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
-    _last = (ms, text)
-    return text
+    second, rest = divmod(ms, 1000)
+    known, text = _last
+    if known != second:  # most messages share it with the one before, and to make it costs as much as half an answer
+        text = datetime.fromtimestamp(second, UTC).isoformat()[:-6]
+        _last = second, text
+    return f"{text}.{rest:03d}Z"
 
 
 def format_time_or_none(ms: int | None) -> str | None:
