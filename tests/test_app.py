@@ -112,6 +112,7 @@ def test_a_broken_settings_file_is_red_and_the_broker_runs(broker: PrivateBroker
     config = read_status(broker.rendezvous)["config"]
     assert not config["ok"]
     assert config["problems"][0].startswith(f"{path}:1:8: error: ")
+    assert f'warning: settings problem="{path}:1:8: error: ' in read_broker_log(broker)
 
 
 def test_without_a_store_nothing_is_kept(broker: PrivateBroker) -> None:

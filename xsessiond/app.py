@@ -102,6 +102,8 @@ def main(argv: list[str] | None = None) -> int:
     log = Log(paths.log_file, "info" if arguments.verbose else "warning", journal=is_journal(os.environ))
     for note in paths.notes:
         log.write("warning", note, {})
+    for fault in config.problems:
+        log.write("warning", "settings", {"problem": fault})
     broker = _make_broker(paths, config, service)
     running = Service(broker, store, snapshot, lock, rendezvous, log, manager, files, config, inherited=inherited)
     del snapshot

@@ -16,10 +16,11 @@ SCRIPT = peer(70, 60)
 NOBODY = Peer(None, (), terminal=False, user="ann", complete=False)
 
 BELOW = "It runs below the session api [{ref}]."
-UNSEEN = "Not all programs above it can be seen, so it may run below an agent."
+INSTEAD = "Where the system or the broker's own sandbox hides that, a passphrase stands in for it."
+UNSEEN = f"Not all programs above it can be seen, so it may run below an agent. {INSTEAD}"
 NO_TERMINAL = "It was not started from a terminal, so nobody knows whose it is."
 GONE = "Its process has ended, or is in another container, so nobody knows whose it is."
-UNREADABLE = "The environment of cat (pid 7) cannot be read, so it may be an agent's."
+UNREADABLE = f"The environment of cat (pid 7) cannot be read, so it may be an agent's. {INSTEAD}"
 
 
 def marked(who: Peer, *marks: str) -> Peer:

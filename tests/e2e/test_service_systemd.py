@@ -6,69 +6,21 @@ Each test boots a world of its own (`tests/support/systemd_rig`), in a second; t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.installed import build_wheel, dependencies, install_wheel
-from tests.support.private_broker import remove_directory, short_temporary_directory
-from tests.support.systemd_rig.service import (
-    BROKER_SOCKET,
-    SERVICE,
-    SOCKET,
-    STATE,
-    UNITS,
-    Installed,
-    end,
-    hear,
-)
-from tests.support.systemd_rig.world import HOME, RUNTIME, World, booted_world, why_not
+from tests.support.systemd_rig.fixtures import PREFIX, environment, in_a_real_systemd, service, user, world
+from tests.support.systemd_rig.service import BROKER_SOCKET, SERVICE, SOCKET, STATE, UNITS, Installed, end, hear
+from tests.support.systemd_rig.world import HOME, RUNTIME
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(180),
-    pytest.mark.skipif(why_not() is not None, reason=f"a real systemd: {why_not()}"),
-    pytest.mark.xdist_group("systemd"),
-]
+__all__ = ["environment", "service", "user", "world"]
+
+pytestmark = in_a_real_systemd
 
 ROOT = Path(__file__).parents[2]
 OTHER_VERSIONS = 0.4
 """How much the figure of the same unit moves with systemd's version: rows are added, and weights change."""
-PREFIX = "/opt/xsessiond"
-"""Where the product is installed inside."""
-
-
-@pytest.fixture(scope="module")
-def environment() -> Iterator[Path]:
-    """A virtual environment with the product's wheel, and nothing of this repository."""
-    place = short_temporary_directory()
-    try:
-        install_wheel(build_wheel(place), place / "venv", seen_as=PREFIX)
-        yield place / "venv"
-    finally:
-        remove_directory(place)
-
-
-@pytest.fixture
-def world(environment: Path) -> Iterator[World]:
-    """A system that was just booted. Nobody is logged in."""
-    with booted_world({environment: PREFIX, dependencies(): f"{PREFIX}-dependencies"}) as booted:
-        yield booted
-
-
-@pytest.fixture
-def user(world: World) -> Installed:
-    """Its user, with the product and without the service."""
-    return Installed(world, Path(PREFIX, "bin"))
-
-
-@pytest.fixture
-def service(user: Installed) -> Iterator[Installed]:
-    """The user logged in, with the service installed and running."""
-    with user.world.logged_in():
-        user.ctl("service", "install")
-        yield user
 
 
 def mode_of(user: Installed, path: str) -> str:
@@ -107,7 +59,7 @@ def test_a_dry_run_does_nothing(user: Installed) -> None:
         shown = user.ask("service", "install", "--dry-run")
         assert [file["change"] for file in shown["files"]] == ["made", "made"]
         assert "ListenStream=%t/xsessiond/broker.sock" in shown["files"][0]["text"]
-        assert f"ExecStart={user.programs}/python3 -P -m xsessiond --service systemd" in shown["files"][1]["text"]
+        assert f"ExecStart={PREFIX}/bin/python3 -P -m xsessiond --service systemd" in shown["files"][1]["text"]
         assert shown["commands"][-1] == f"systemctl --user enable --now {SOCKET}"
         assert not user.world.exists(UNITS)
         assert not user.world.exists(BROKER_SOCKET)

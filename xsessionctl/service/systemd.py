@@ -161,8 +161,8 @@ class Systemd:
         """See `Manager.activation`. What did not change goes on as it is, and the socket stays if it may."""
         done = {os.path.basename(path): change for path, change in changes.items()}
         commands: list[Command] = [("systemctl", "--user", "daemon-reload")]
-        if done[SOCKET] == "replaced":
-            commands.append(("systemctl", "--user", "stop", SERVICE, SOCKET))
+        if done[SOCKET] == "replaced":  # before it is read anew, while systemd knows the socket that it has to remove
+            commands.insert(0, ("systemctl", "--user", "stop", SERVICE, SOCKET))
         elif done[SERVICE] == "replaced" or done.get(HARDENING, "unchanged") != "unchanged":
             commands.append(("systemctl", "--user", "try-restart", SERVICE))
         return [*commands, ("systemctl", "--user", "enable", "--now", SOCKET)]
@@ -213,8 +213,13 @@ class Systemd:
         if self._hardened():
             notes.append(
                 "hardening.conf is in place: the broker cannot tell whether a process is yours or an agent's, so "
-                "`approve` and `deny` need the passphrase (`xsessionctl passphrase`)."
+                "`approve` and `deny` need the passphrase."
             )
+            if not os.path.exists(self.paths.passphrase_file):
+                notes.append(
+                    "There is none yet, and none can be set now: `xsessionctl service install --not-hardened`, "
+                    "`xsessionctl passphrase`, `xsessionctl config set approvals.passphrase true`, and again."
+                )
         return notes
 
     def _hardened(self) -> bool:

@@ -12,6 +12,7 @@ from xsessiond.core.errors import Refusal
 from xsessiond.core.policy import CoreSettings
 from xsessiond.core.state import Caller, Core, Wire
 
+INSTEAD = "Where the system or the broker's own sandbox hides that, a passphrase stands in for it."
 ELSEWHERE = "Do it in a terminal of your own that no agent started."
 NAMED_MOST = 5
 """Sessions or marks that a sentence lists."""
@@ -53,8 +54,8 @@ def _tell_unseen(peer: Peer) -> str:
     if peer.process is None:
         return "Its process has ended, or is in another container, so nobody knows whose it is."
     if peer.unseen is not None:
-        return f"The environment of {peer.unseen} cannot be read, so it may be an agent's."
-    return "Not all programs above it can be seen, so it may run below an agent."
+        return f"The environment of {peer.unseen} cannot be read, so it may be an agent's. {INSTEAD}"
+    return f"Not all programs above it can be seen, so it may run below an agent. {INSTEAD}"
 
 
 def require_human(core: Core, wire: Wire, act: str) -> None:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import select
 import sys
 import threading
 import time
 
-from tests.support.wire_client import LinkLost, Member, Refused, Wire, ask_once, greet
+from tests.support.wire_client import LinkLost, Member, Refused, Wire, ask_once
 
 RENDEZVOUS = os.environ.get("XDG_RUNTIME_DIR", "/nowhere") + "/xsessiond/broker.sock"
 SENDERS = 4
@@ -152,13 +154,33 @@ def send() -> None:
         say(ask_once(RENDEZVOUS, "send", to="api", message=text))
 
 
-def wait() -> None:
-    """A connection that is open, greeted, and stays; says when the broker ended it."""
-    with greet(RENDEZVOUS) as wire:
-        say({"connected": True})
-        wire.read_to_end()
-        say({"ended": True})
+def harness() -> None:
+    """A session whose harness is this very process; it says its id and waits to be killed."""
+    with Member(RENDEZVOUS, "web", cwd="/src/web", pid=os.getpid()) as one:
+        say({"id": one.id, "pid": os.getpid()})
+        sys.stdin.read()
+
+
+def person() -> None:
+    """Somebody at a terminal of their own: types the replies (JSON: what is waited for, and what is typed then) into
+    the command that follows; says its exit code and all that was shown."""
+    replies = json.loads(sys.argv[2])
+    pid, terminal = pty.fork()
+    if not pid:
+        os.execvp("sh", ["sh", "-c", '"$@"; exit $?', "sh", *sys.argv[3:]])
+    shown, looked = b"", 0
+    while select.select([terminal], [], [], PATIENCE_S)[0]:
+        try:
+            shown += os.read(terminal, 1 << 16)
+        except OSError:  # how Linux says that nobody has the other side any more
+            break
+        while replies and (at := shown.find(replies[0][0].encode(), looked)) >= 0:
+            looked = at + len(replies[0][0].encode())
+            os.write(terminal, replies.pop(0)[1].encode())
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    say({"code": code, "shown": shown.decode(errors="replace"), "unasked": replies})
 
 
 if __name__ == "__main__":
-    {"load": Load().run, "member": member, "send": send, "wait": wait}[sys.argv[1]]()
+    actors = (member, send, harness, person)
+    {"load": Load().run, **{actor.__name__: actor for actor in actors}}[sys.argv[1]]()

@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,11 @@ class Installed:
         """Send these to the session api, and return the answers."""
         process = self.act("send", *texts)
         return [hear(process) for _ in texts]
+
+    def at_terminal(self, *words: str, replies: Sequence[tuple[str, str]] = ()) -> dict[str, Any]:
+        """Run `xsessionctl` as a person at a terminal: its `code`, and what was `shown`."""
+        process = self.act("person", json.dumps(replies), str(self.programs / "xsessionctl"), *words)
+        return hear(process)
 
     # -- systemd -----------------------------------------------------------------------------------------------------
 
