@@ -40,6 +40,7 @@ VERBS = {
     "doctor": "Look for what is wrong, and say what mends it.",
     "start": "Start the broker, if it does not run.",
     "stop": "Stop the broker.",
+    "restart": "Have the broker of this installation go on where the running one is.",
     "service": "The broker as a service of your login.",
     "config": "The settings: what is in force and where it was written.",
     "store": "Whether the store is sound, and a copy of it.",

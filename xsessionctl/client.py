@@ -1,13 +1,14 @@
 """The blocking client: one connection to the broker, one request at a time, everything within a deadline.
 
 Laws: no policy, no retry, no start of a broker (that is `lifecycle`). The greeting travels in the same write as the
-first request, so that a request costs one round trip. `status` and `stop` go without a greeting and work with a broker
-of any version. Every failure is a `ClientError` that a person can read. Refuses to know: what the methods mean, who
-prints.
+first request, so that a request costs one round trip. `status`, `stop` and `restart` go without a greeting and work
+with a broker of any version. Every failure is a `ClientError` that a person can read. Refuses to know: what the methods
+mean, who prints.
 """
 
 from __future__ import annotations
 
+import sys
 from os import geteuid
 from time import monotonic
 
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
 
     from xsessionctl.sockets import Socket
 
-UNGREETED = ("status", "stop")
-"""Methods that are frozen for ever and need no `hello`."""
+UNGREETED = ("status", "stop", "restart")
+"""Methods that need no `hello`, so that any version may ask for them. The first two are frozen for ever."""
+RESTART = "The broker is older: `xsessionctl restart` has the one of this installation go on in its place."
 MAX_ANSWER = 64 << 20
 """An answer longer than this is not from a broker of ours."""
 
@@ -32,7 +34,7 @@ class ClientError(Exception):
     """Why a request has no result. The fields are those of the `error` object of `--json`.
 
     code: one of `xsessiond.core.errors.CODES`. sent: the request may have reached the broker, and what became of it is
-    not known.
+    not known. unheard: the broker went away, or is being replaced, and did nothing of it: it may be asked again.
     """
 
     def __init__(
@@ -45,11 +47,12 @@ class ClientError(Exception):
         retry_after_s: float | None = None,
         detail: object = None,
         sent: bool = False,
+        unheard: bool = False,
     ) -> None:
         super().__init__(text)
         self.code, self.text, self.hint = code, text, hint
         self.candidates = candidates or []
-        self.retry_after_s, self.detail, self.sent = retry_after_s, detail, sent
+        self.retry_after_s, self.detail, self.sent, self.unheard = retry_after_s, detail, sent, unheard
 
     @property
     def exit_code(self) -> int:
@@ -82,14 +85,18 @@ def timed_out(*, sent: bool) -> ClientError:
     )
 
 
-def link_lost(detail: str) -> ClientError:
-    """The broker went away in the middle."""
+def link_lost(problem: OSError | str) -> ClientError:
+    """The broker went away in the middle. A reset says that it had not read all that was sent to it, so that it cannot
+    have done what the last line asked; Linux resets in that case, and only then.
+    """
+    unread = isinstance(problem, ConnectionResetError | BrokenPipeError) and sys.platform == "linux"
     return ClientError(
         "no_broker",
         "The broker closed the connection before it answered.",
         "Try again; if it stays so, look at `xsessionctl status`.",
-        detail=detail,
-        sent=True,
+        detail=str(problem),
+        sent=not unread,
+        unheard=unread,
     )
 
 
@@ -143,7 +150,10 @@ class Connection:
             )
         self._write(frames.encode() + data)
         if greeting is not None:
-            self._answer(greeting)
+            try:
+                self._answer(greeting)
+            except ClientError as problem:
+                raise _tell_mismatch(problem) from None
             self._greeted = True
         return self._answer(request)
 
@@ -182,7 +192,7 @@ class Connection:
         except OSError as problem:
             # What it said before it hung up explains more than the broken pipe does.
             if not isinstance(problem, BrokenPipeError | ConnectionResetError):
-                raise link_lost(str(problem)) from None
+                raise link_lost(problem) from None
 
     def _answer(self, request: int) -> dict[str, object]:
         while True:
@@ -205,7 +215,7 @@ class Connection:
             except TimeoutError:
                 raise timed_out(sent=True) from None
             except OSError as problem:
-                raise link_lost(str(problem)) from None
+                raise link_lost(problem) from None
             if not data:
                 raise link_lost("end of stream")
             buffer += data
@@ -222,6 +232,16 @@ class Connection:
         return frame
 
 
+def _tell_mismatch(problem: ClientError) -> ClientError:
+    """A refused greeting, with what to do about it from here: which of the two is older is known now."""
+    detail = problem.detail
+    theirs = detail.get("protocol") if isinstance(detail, dict) else None
+    if problem.code == "version_mismatch" and isinstance(theirs, int):
+        older = theirs < PROTOCOL
+        problem.hint = RESTART if older else "Upgrade this xsessionctl, or use the one that came with that broker."
+    return problem
+
+
 def refusal(frame: Mapping[str, object]) -> ClientError:
     """What an answer without a result says, as an exception."""
     problem = frame.get("error")
@@ -232,9 +252,10 @@ def refusal(frame: Mapping[str, object]) -> ClientError:
         data = {}
     text = data.get("text") or problem.get("message") or "The broker refused."
     code, hint, candidates, retry = (data.get(key) for key in ("code", "hint", "candidates", "retry_after_s"))
-    if not isinstance(code, str):
-        # JSON-RPC's own errors: the broker does not know the method, or not these params: it is of another version.
-        code = "version_mismatch" if problem.get("code") == -32601 else "internal"
+    if problem.get("code") == -32601:
+        code, hint = "version_mismatch", RESTART  # we ask for nothing that the broker of our version does not know
+    elif not isinstance(code, str):
+        code = "internal"
     return ClientError(
         code,
         str(text),
@@ -242,6 +263,7 @@ def refusal(frame: Mapping[str, object]) -> ClientError:
         candidates=candidates if isinstance(candidates, list) else None,
         retry_after_s=retry if isinstance(retry, int | float) else None,
         detail=data.get("detail"),
+        unheard=code == "no_broker" and isinstance(retry, int | float),
     )
 
 

@@ -147,7 +147,11 @@ def _exchange(link: "Socket", verb: str, params: "Document", deadline: float) ->
             if not more:
                 return b""
             data += more
-        return data.split(b"\n")[1]
+        greeted, answer, *_ = data.split(b"\n")
+        # A greeting that was refused: nothing was done, and the full client finds out what is to be said of that.
+        return answer if b'"result"' in greeted else None
+    except (ConnectionResetError, BrokenPipeError):
+        return b"" if asked and sys.platform != "linux" else None  # `client.link_lost` has why nothing was done then
     except (OSError, ValueError):
         return b"" if asked else None
     finally:
@@ -182,9 +186,9 @@ def _in_full(
     from xsessionctl.requests import ask, outcome_unknown
 
     def work() -> "Document":
-        if answer is not None:
-            raise refusal(answer)
-        if asked and verb == "send":
+        if answer is not None and not (refused := refusal(answer)).unheard:
+            raise refused
+        if answer is None and asked and verb == "send":
             raise outcome_unknown(link_lost("no answer"))
         return ask(verb, params, deadline)
 

@@ -1,5 +1,5 @@
-"""One request from a terminal: find the broker, start it if it is missed, ask, and repeat once if the link was lost on
-the way.
+"""One request from a terminal: find the broker, start it if it is missed, ask, and repeat that if the broker was being
+replaced or the link was lost on the way.
 
 Laws: only what may be repeated is repeated. A `send` may be if it carries a key, since the broker takes the same key
 once; otherwise its sender is told that the outcome is not known. Mail that came with an answer is acknowledged over
@@ -9,6 +9,7 @@ the same link once it was shown, and not before. Refuses to know: options, print
 from __future__ import annotations
 
 from contextlib import suppress
+from time import monotonic, sleep
 
 from xsessionctl.client import ClientError
 from xsessionctl.lifecycle import connect_or_start, find_paths
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 REPEATED = frozenset(("list", "whoami", "check", "inbox", "log", "hold_queue", "trusts", "explain", "config", "reload"))
 """Methods that may be asked again without doing anything twice."""
+
+
+AGAIN = 20
+"""How often a request is repeated: a broker that hands over answers so for a second at most, each time saying when."""
 
 
 class Lease:
@@ -50,15 +55,28 @@ class Lease:
 
 def ask(method: str, params: Mapping[str, object], deadline: float, lease: Lease | None = None) -> dict[str, object]:
     """The result of `method`. deadline: on the monotonic clock. lease: keeps the link. Raises ClientError."""
-    try:
-        return _ask_once(method, params, deadline, lease)
-    except ClientError as problem:
-        if not problem.sent:
-            raise
-        # The broker went away between accepting and answering, as when it is replaced or killed.
-        if problem.code != "no_broker" or not (method in REPEATED or params.get("key")):
-            raise outcome_unknown(problem) if method == "send" else problem from None
-    return _ask_once(method, params, deadline, lease)
+    again = 0
+    while True:
+        try:
+            return _ask_once(method, params, deadline, lease)
+        except ClientError as problem:
+            again += 1
+            harmless = method in REPEATED or bool(params.get("key"))
+            if again > AGAIN or not wait_for_successor(problem, deadline, harmless=harmless):
+                raise outcome_unknown(problem) if method == "send" and problem.sent else problem from None
+
+
+def wait_for_successor(problem: ClientError, deadline: float, *, harmless: bool) -> bool:
+    """Whether a request that failed so should be asked again, after the pause that this makes: the broker went away
+    between accepting and answering, or is about to, since it is replaced or was killed. harmless: asking twice does
+    nothing twice.
+    """
+    pause = problem.retry_after_s or 0.0
+    may = problem.unheard or (problem.sent and harmless)
+    if problem.code != "no_broker" or not may or monotonic() + pause > deadline:
+        return False
+    sleep(pause)
+    return True
 
 
 def outcome_unknown(problem: ClientError) -> ClientError:

@@ -8,6 +8,7 @@ import os
 import socket
 import sys
 import time
+from collections.abc import Callable, Sequence
 
 import trio
 
@@ -17,8 +18,16 @@ from xsessiond.config_files import SettingsFiles
 from xsessiond.core.broker import Broker
 from xsessiond.core.limits import STORE_RETRY_S
 from xsessiond.core.state import Identity
+from xsessiond.io.handover import (
+    BadInheritance,
+    Heritage,
+    Succession,
+    open_inheritance,
+    take_inheritance,
+    tell_check,
+)
 from xsessiond.io.listener import BadListener, ListeningSocket, PathInUse, adopt_listeners, bind_listener
-from xsessiond.io.lock import AlreadyRunning, BrokerLock, acquire_broker_lock
+from xsessiond.io.lock import AlreadyRunning, BrokerLock, acquire_broker_lock, adopt_broker_lock
 from xsessiond.io.logs import Log, is_journal
 from xsessiond.io.processes import raise_file_limit, user_name
 from xsessiond.io.runtime_dir import make_directories
@@ -27,6 +36,7 @@ from xsessiond.io.service import Service
 from xsessiond.io.succession import succeed_broker
 from xsessiond.paths import PathError, Paths, resolve_paths
 from xsessiond.store.contract import Snapshot, Store, StoreError
+from xsessiond.store.looking import require_usable
 from xsessiond.store.memory import MemoryStore
 from xsessiond.store.sqlite import SqliteStore
 
@@ -70,6 +80,7 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
         choices=["systemd", "launchd"],
         help="said by the service manager's own file: takes over from a broker that a client started",
     )
+    parser.add_argument("--check", action="store_true", help="only look whether a broker could run here and now")
     parser.add_argument("--without-store", action="store_true", help="keep nothing: for measurements only")
     return parser.parse_args(argv)
 
@@ -77,27 +88,73 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> int:
     """Runs the broker until it is stopped. Returns the exit status: 0 stopped or another runs, 9 cannot run, 1 our own
     fault."""
-    arguments = parse_arguments(sys.argv[1:] if argv is None else argv)
+    _open_standard_streams()
+    words = sys.argv[1:] if argv is None else argv
+    arguments = parse_arguments(words)
     os.umask(0o077)
-    service: str | None = arguments.service
-    manager = take_service_manager()
+    if arguments.check:
+        return _run_guarded(_check, None)
+    return _run_guarded(lambda: _serve(arguments, words), arguments.service)
+
+
+def _open_standard_streams() -> None:
+    """Descriptors 0 to 2 are something, so that no lock or socket of ours is taken for standard output."""
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:  # the lowest that is free
+        os.set_inheritable(fd, True)
+    os.close(fd)
+
+
+def _run_guarded(work: Callable[[], int], service: str | None) -> int:
+    """What `work` returns, or the status of what keeps a broker from running, said in a sentence."""
     try:
-        paths = resolve_paths()
-        make_directories(paths)
-        lock = acquire_broker_lock(paths, __version__) if service is None else succeed_broker(paths, __version__)
-        files = SettingsFiles(paths)
-        config = files.read()
-        store, snapshot = _make_memory() if arguments.without_store else _open_store(paths, config)
-        rendezvous, inherited = _open_rendezvous(paths, lock)  # last: whoever finds it finds a broker
+        return work()
     except AlreadyRunning as found:
         # A service manager takes 0 for the end of all that was to be done, and would not try again.
         return _fail(EXIT_ALREADY_RUNNING if service is None else EXIT_UNUSABLE, str(found))
     except PathError as problem:
         return _fail(EXIT_UNUSABLE, problem.reason)
-    except (BadListener, PathInUse, StoreError) as problem:
+    except (BadListener, BadInheritance, PathInUse, StoreError) as problem:
         return _fail(EXIT_UNUSABLE, str(problem))
     except OSError as problem:
         return _fail(EXIT_UNUSABLE, f"{problem.filename or 'The system'}: {problem.strerror or problem}.")
+
+
+def _check() -> int:
+    """Whether this program could go on from a broker that runs: it is all there, and can use what that one leaves."""
+    paths = resolve_paths()
+    SettingsFiles(paths).read()
+    if os.path.lexists(paths.store_file) and os.path.getsize(paths.store_file):
+        require_usable(paths.store_file)
+    print(tell_check(__version__, paths))
+    return 0
+
+
+def _serve(arguments: argparse.Namespace, words: Sequence[str]) -> int:
+    """One broker's life, and its hand-over to the next in this process."""
+    environ = dict(os.environ)
+    service: str | None = arguments.service
+    manager = take_service_manager()
+    left = take_inheritance()
+    paths = resolve_paths()
+    succession = None if arguments.without_store else Succession(words, environ)
+    heritage = Heritage(succession=succession)
+    rendezvous: ListeningSocket | None = None
+    inherited = left is not None and left.inherited
+    if left is None:
+        make_directories(paths)
+        lock = acquire_broker_lock(paths, __version__) if service is None else succeed_broker(paths, __version__)
+    else:
+        rendezvous, doors, guests = open_inheritance(left)
+        heritage = Heritage(doors, guests, succession)
+        runtime_dir = os.path.dirname(rendezvous.path)
+        if runtime_dir != paths.runtime_dir:  # the rule may point elsewhere by now; the broker stays where it is
+            paths = paths.at_runtime_dir(runtime_dir, "where the broker started")
+        lock = adopt_broker_lock(paths, __version__, left.runtime_lock, left.store_lock)
+    files = SettingsFiles(paths)
+    config = files.read()
+    store, snapshot = _make_memory() if arguments.without_store else _open_store(paths, config)
+    if rendezvous is None:
+        rendezvous, inherited = _open_rendezvous(paths, lock)  # last: whoever finds it finds a broker
     raise_file_limit()
     log = Log(paths.log_file, "info" if arguments.verbose else "warning", journal=is_journal(os.environ))
     for note in paths.notes:
@@ -105,15 +162,20 @@ def main(argv: list[str] | None = None) -> int:
     for fault in config.problems:
         log.write("warning", "settings", {"problem": fault})
     broker = _make_broker(paths, config, service)
-    running = Service(broker, store, snapshot, lock, rendezvous, log, manager, files, config, inherited=inherited)
+    running = Service(
+        broker, store, snapshot, lock, rendezvous, log, manager, files, config, heritage, inherited=inherited
+    )
     del snapshot
     gc.collect()
     gc.freeze()  # what the program is made of is never garbage; not looking at it again saves a tenth of each message
     try:
         trio.run(running.run)
+        bequest = running.pass_on()
     finally:
         store.close()
         lock.release()
+    if bequest is not None and succession is not None:
+        succession.enter(bequest)
     return 0
 
 

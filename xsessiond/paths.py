@@ -74,26 +74,10 @@ class Paths:
     """
 
     __slots__ = (
-        "backup_dir",
-        "bodies_dir",
-        "broker_socket",
-        "config_dir",
-        "config_file",
-        "explicit",
-        "lock_file",
-        "log_file",
-        "managed_config",
-        "notes",
-        "passphrase_file",
-        "platform",
-        "recorded_link",
-        "runtime_dir",
-        "session_dir",
-        "sources",
-        "state_dir",
-        "store_file",
-        "store_lock_file",
-    )
+        "backup_dir", "bodies_dir", "broker_socket", "config_dir", "config_file", "explicit", "lock_file",
+        "log_file", "managed_config", "notes", "passphrase_file", "platform", "recorded_link", "runtime_dir",
+        "session_dir", "sources", "state_dir", "store_file", "store_lock_file", "successor_file",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -118,6 +102,7 @@ class Paths:
         self.bodies_dir = state_dir + "/bodies"
         self.backup_dir = state_dir + "/backup"
         self.recorded_link = state_dir + "/rendezvous"
+        self.successor_file = state_dir + "/successor"
         self.config_dir = config_dir
         self.config_file = config_dir + "/config.toml"
         self.passphrase_file = config_dir + "/passphrase"

@@ -12,7 +12,6 @@ from xsessiond.core.effects import (
     LinkClosed,
     LookedUp,
     Restored,
-    SendFrame,
     StopAsked,
     TimePassed,
 )
@@ -37,6 +36,7 @@ BOTH = (
     "cancel",
     "status",
     "stop",
+    "restart",
 )
 PARAMS: dict[str, dict[str, object]] = {
     "hello": {"protocol": 1},
@@ -80,7 +80,10 @@ def test_a_link_begins_with_hello(house: House) -> None:
     assert line.ask("list")["sessions"] == []
 
 
-@pytest.mark.parametrize("method", sorted({*RENDEZVOUS_ONLY, *PRIVATE_ONLY, *BOTH} - {"hello", "status", "stop"}))
+UNGREETED = {"hello", "status", "stop", "restart"}
+
+
+@pytest.mark.parametrize("method", sorted({*RENDEZVOUS_ONLY, *PRIVATE_ONLY, *BOTH} - UNGREETED))
 def test_before_it_there_are_only_status_and_stop(house: House, method: str) -> None:
     """Anything else is answered and the connection closed."""
     line = stranger(house)
@@ -294,31 +297,12 @@ def test_pins_of_a_session_that_a_reboot_ended_are_dropped(house: House) -> None
 # -- the end -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["stop", "signal"])
-def test_a_stop_says_goodbye_and_takes_nothing_new(house: House, how: str) -> None:
-    """15.5: the answer comes first; sessions hear `bye`, and may still settle what they were given."""
-    api, web = house.join("api"), house.join("web")
-    waited = api.begin_send(web, "which port?", wait_reply=60)
-    (message,) = web.take()
-    before = stranger(house)
-    if how == "stop":
-        assert house.human().ask("stop") == {"stopping": True, "pid": 4711}
-    else:
-        house.handle(StopAsked("the service manager"))
-    assert house.stopped == ("asked by a client" if how == "stop" else "the service manager")
-    assert api.line.notes[-1] == ("bye", {"reason": "stopping"})
-    assert "not replied yet" in api.line.answer(waited)["notice"]
-    late = house.connect(peer(90), hello=False)
-    for line in (api.line, before, late):
-        refusal = refused(lambda line=line: line.ask("list"))  # type: ignore[misc]
-        assert (refusal.code, refusal.text) == ("no_broker", "The broker is stopping.")
-        assert line.ask("status")["sessions"] == 2
-    assert web.ack(message) == 1
-    assert late.ask("stop")["stopping"]
-    assert house.stopped is not None
-    house.restart()
-    web.come_back()
-    assert web.take() == []
+def test_who_comes_while_it_stops_may_ask_how_it_is(house: House) -> None:
+    """15.5"""
+    house.handle(StopAsked("x"))
+    late = stranger(house)
+    assert refused(lambda: late.ask("list")).code == "no_broker"
+    assert late.ask("status")["sessions"] == 0
 
 
 def test_a_question_to_the_store_is_refused_when_it_comes_too_late(house: House) -> None:
@@ -328,14 +312,6 @@ def test_a_question_to_the_store_is_refused_when_it_comes_too_late(house: House)
     house.handle(StopAsked("x"))
     house.answer_questions()
     assert refused(lambda: api.line.answer(asked)).code == "no_broker"
-
-
-def test_status_and_stop_do_not_wait_for_the_disk(house: House) -> None:
-    line = house.human()
-    for method in ("status", "stop"):
-        effects = house.broker.handle(FrameReceived(line.link, decode_frame(jsonrpc.request(1, method, {}))), house.now)
-        frames = [effect for effect in effects if isinstance(effect, SendFrame)]
-        assert [frame.urgent for frame in frames] == [True]
 
 
 def test_a_closed_link_cannot_be_stopped(house: House) -> None:

@@ -31,7 +31,7 @@ def test_each_value_is_an_event_or_an_effect_or_a_question() -> None:
 
 
 def test_events_are_past_tense_and_effects_imperative() -> None:
-    past = ("ed", "Up", "Stored", "Read")
+    past = ("ed", "Up", "Stored", "Read", "Found")
     assert all(kind.__name__.endswith(past) for kind in get_args(Event))
     assert not any(kind.__name__.endswith("ed") for kind in get_args(Effect))
 

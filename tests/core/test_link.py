@@ -55,10 +55,10 @@ def test_the_whole_table(state: LinkState, event: str) -> None:
 @pytest.mark.parametrize(
     "state, allowed",
     [
-        (HELLO, "hello status stop"),
+        (HELLO, "hello status stop restart"),
         (READY, None),
         (DRAINING, "hello status stop ack handed release end"),
-        (CLOSED, "hello status stop"),
+        (CLOSED, "hello status stop restart"),
     ],
 )
 def test_what_may_come_when(state: LinkState, allowed: str | None) -> None:

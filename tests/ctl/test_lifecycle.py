@@ -16,7 +16,7 @@ from tests.ctl.faulty_broker import faulty_broker, hang
 from tests.support.private_broker import PrivateBroker
 from tests.support.users import STRANGER, needs_root
 from tests.support.wire_client import Member, read_status
-from xsessionctl import lifecycle
+from xsessionctl import ending, lifecycle
 from xsessionctl.client import ClientError, deadline_in
 from xsessiond.paths import resolve_paths
 
@@ -190,7 +190,7 @@ def test_a_broker_of_somebody_else_is_told_nothing(short_dir: Path) -> None:
 def test_a_broker_that_does_not_end_is_a_timeout(short_dir: Path) -> None:
     paths = resolve_paths({"XSESSIOND_RUNTIME_DIR": str(short_dir), "HOME": str(short_dir)})
     with faulty_broker(short_dir / "broker.sock", hang, frames=1), pytest.raises(ClientError) as caught:
-        lifecycle.stop_broker(paths, deadline_in(0.2))
+        ending.stop_broker(paths, deadline_in(0.2))
     assert caught.value.code == "timeout"
 
 

@@ -178,6 +178,34 @@ def test_restarts_under_load_refuse_nobody_and_lose_nothing(service: Installed) 
     assert (told["session"], told["longest_s"] < 10) == (session, True)
 
 
+@pytest.mark.parametrize("how", ["--not-hardened", "--hardened"])
+def test_handing_over_under_load_is_one_process_for_systemd(service: Installed, how: str) -> None:
+    """15.4: `xsessionctl restart`: the same pid, no restart that systemd counts, and it stays ready and fed."""
+    service.ctl("service", "install", how)
+    service.world.write(f"{HOME}/.config/xsessiond/config.toml", UNPACED)
+    service.ctl("config", "check")
+    before, restarts = service.pid(), service.restarts()
+    load = service.act("load")
+    session = hear(load)["session"]
+    instances = set()
+    for _ in range(5):
+        service.world.run("sleep", "0.3")
+        done = service.ask("restart")
+        assert (done["how"], done["broker"]["pid"], done["broker"]["service"]) == ("handed over", before, "systemd")
+        instances.add(done["broker"]["instance"])
+    told = end(load)
+    assert told["refused"] == []
+    assert len(told["accepted"]) > 100
+    assert told["received"] == told["accepted"]
+    assert (told["session"], len(instances)) == (session, 5)
+    assert (service.pid(), service.restarts()) == (before, restarts)
+    assert service.is_active(SERVICE)
+    assert service.show("StatusText") == "ready"
+    service.systemctl("stop", SERVICE)
+    assert service.is_active(SOCKET)
+    assert service.ask("list")["sessions"] is not None  # which starts it again
+
+
 def test_a_socket_file_that_was_deleted_is_made_again(service: Installed) -> None:
     """15.3: the descriptor that systemd keeps is of no use then; the broker binds its own."""
     before = service.pid()

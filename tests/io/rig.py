@@ -71,7 +71,10 @@ class Surroundings:
     def write_log(self, level: str, what: str, facts: dict[str, object]) -> None:
         self.log.append((level, what, facts))
 
-    def stop(self, reason: str) -> None:
+    def find_successor(self) -> None:
+        self.doors.append("find successor")
+
+    def stop(self, reason: str, *, handover: bool) -> None:
         self.stopped.set()
 
 

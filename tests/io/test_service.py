@@ -138,7 +138,7 @@ async def test_the_end_is_bounded_though_the_store_fails(broker: PrivateBroker) 
 async def test_the_end_removes_the_sockets_and_closes_the_links(broker: PrivateBroker) -> None:
     async with running_service(broker, MemoryStore()) as service:
         web = await in_thread(join, broker, "web")
-        service.stop("test")
+        service.stop("test", handover=False)
         with web, pytest.raises(LinkLost):
             await in_thread(web.wire.read_line)
     assert not broker.rendezvous.exists()

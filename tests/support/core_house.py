@@ -30,6 +30,7 @@ from xsessiond.core.effects import (
     Effect,
     EndAttempt,
     Event,
+    FindSuccessor,
     ForgetProject,
     FrameReceived,
     LinkClosed,
@@ -53,6 +54,7 @@ from xsessiond.core.effects import (
     SettingsRead,
     StartConversation,
     Stop,
+    SuccessorFound,
     TimePassed,
     UnwatchProcess,
     WatchProcess,
@@ -329,6 +331,9 @@ class House:
         self.attempts_ended: list[EndAttempt] = []
         self.closed_for: dict[int, str | None] = {}
         self.stopped: str | None = None
+        self.handed_over = False
+        self.successor: SuccessorFound | None = SuccessorFound("0.2.0")
+        """What the shell finds; None: it is still looking."""
         self._events: deque[Event] = deque()
         self._busy = False
         self.handle(Restored(self.store.load(), self.boot))
@@ -421,8 +426,11 @@ class House:
                 self.store.prune(older_than_ms=effect.older_than_ms)
             case WriteLog():
                 self.logs.append(effect)
+            case FindSuccessor():
+                if self.successor is not None:
+                    self.handle(self.successor)
             case Stop():
-                self.stopped = effect.reason
+                self.stopped, self.handed_over = effect.reason, effect.handover
             case Persist():
                 pass
 

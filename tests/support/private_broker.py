@@ -104,15 +104,16 @@ class PrivateBroker:
         self.started.append(process)
         return process
 
-    def start(self, *, within_s: float = 20.0, **extra: str) -> subprocess.Popen[bytes]:
-        """Start the broker in the foreground of its own process and return once its rendezvous accepts.
+    def start(self, *, within_s: float = 20.0, python: str = sys.executable, **extra: str) -> subprocess.Popen[bytes]:
+        """Start the broker in the foreground of its own process and return once its rendezvous accepts. python: of
+        which installation.
 
         Raises AssertionError with what it wrote to stderr if it ends before, or is not there after `within_s` seconds.
         """
         log = self.root / f"broker-{len(self.started)}.err"
         with log.open("wb") as stderr:
             process = subprocess.Popen(
-                [sys.executable, "-m", "xsessiond"],
+                [python, "-m", "xsessiond"],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=stderr,
@@ -130,11 +131,12 @@ class PrivateBroker:
         return process
 
     def ctl(
-        self, *arguments: str, stdin: str = "", within_s: float = 20.0, **extra: str
+        self, *arguments: str, stdin: str = "", within_s: float = 20.0, python: str = sys.executable, **extra: str
     ) -> subprocess.CompletedProcess[str]:
-        """Run `xsessionctl` with `arguments` to its end and return its exit code and output, as text."""
+        """Run `xsessionctl` with `arguments` to its end and return its exit code and output, as text. python: of which
+        installation."""
         return subprocess.run(
-            [sys.executable, "-m", "xsessionctl", *arguments],
+            [python, "-m", "xsessionctl", *arguments],
             input=stdin,
             capture_output=True,
             text=True,

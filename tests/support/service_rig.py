@@ -84,7 +84,7 @@ async def running_service(place: PrivateBroker, store: Store) -> AsyncIterator[S
         async with trio.open_nursery() as nursery:
             await nursery.start(service.run)
             yield service
-            service.stop("the test is over")
+            service.stop("the test is over", handover=False)
     finally:
         os.environ.clear()
         os.environ.update(before)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import click
 
-from xsessionctl.client import ClientError, deadline_in
-from xsessionctl.lifecycle import connect_or_start, find_paths
+from xsessionctl.client import ClientError
+from xsessionctl.following import follow
 from xsessionctl.options import Setup, verb
 from xsessionctl.outcome import Document, conclude, fail
 from xsessionctl.output import is_terminal
@@ -50,18 +50,9 @@ def follow_queue(deadline: float, again_s: float | None) -> Iterator[Document]:
     """The queue now and at each change. again_s: seconds after which it comes again unchanged, since times go on.
     Raises ClientError, also when the broker stops.
     """
-    with connect_or_start(find_paths(), deadline) as link:
-        document: Document = link.call("hold_queue", {"watch": True})
-        while True:
+    document: Document = {}
+    for what, news in follow("hold_queue", lambda: {"watch": True}, deadline, again_s):
+        if what in ("answer", "queue"):
+            document = news
+        if what in ("answer", "queue", "again"):
             yield document
-            link.deadline = float("inf") if again_s is None else deadline_in(again_s)
-            try:
-                method, params = next(link.notifications())
-            except ClientError as problem:
-                if problem.code != "timeout":
-                    raise
-                continue
-            if method == "queue":
-                document = params
-            elif method == "bye":
-                raise ClientError("no_broker", "The broker stopped.", "Watch again once it runs.")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from datetime import UTC, datetime, timedelta
 
 import click
 
 from xsessionctl.client import ClientError
+from xsessionctl.following import follow
 from xsessionctl.held import complete_id
-from xsessionctl.lifecycle import connect_or_start, find_paths
 from xsessionctl.options import Setup, verb
 from xsessionctl.outcome import conclude, fail
 from xsessionctl.render import rows_of
@@ -72,8 +73,13 @@ def moment(text: str) -> str:
 
 def _follow(setup: Setup, params: dict[str, object]) -> int:
     sink = setup.sink
+    told: deque[object] = deque(maxlen=LOG_MOST)
 
     def tell(entry: dict[str, object]) -> None:
+        if entry.get("id") in told:
+            return  # a broker that took another's place tells again of what came in the last millisecond
+        told.append(entry.get("id"))
+        params["since"] = entry.get("sent_at")
         if setup.as_json:
             sink.document(entry)
         else:
@@ -86,20 +92,16 @@ def _follow(setup: Setup, params: dict[str, object]) -> int:
             sink.lines([suppressed_line(row, sink)])
 
     try:
-        with connect_or_start(find_paths(), setup.deadline) as link:
-            past = link.call("log", {**params, "follow": True})
-            for entry in rows_of(past, "entries"):
-                tell(entry)
-            for row in rows_of(past, "suppressed"):
-                tell_suppressed(row)
-            link.deadline = float("inf")
-            for method, found in link.notifications():
-                if method == "entry":
-                    tell(found)
-                elif method == "suppressed":
-                    tell_suppressed(found)
-                elif method == "bye":
-                    raise ClientError("no_broker", "The broker stopped.", "Follow again once it runs.")
+        for what, news in follow("log", lambda: {**params, "follow": True}, setup.deadline):
+            if what == "answer":
+                for entry in rows_of(news, "entries"):
+                    tell(entry)
+                for row in rows_of(news, "suppressed"):
+                    tell_suppressed(row)
+            elif what == "entry":
+                tell(dict(news))
+            elif what == "suppressed":
+                tell_suppressed(dict(news))
     except ClientError as problem:
         return fail(problem, sink, as_json=setup.as_json)
     return 0

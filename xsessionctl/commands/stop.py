@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from xsessionctl.lifecycle import find_paths, stop_broker
+from xsessionctl.ending import stop_broker
+from xsessionctl.lifecycle import find_paths
 from xsessionctl.options import Setup, verb
 from xsessionctl.outcome import Document, conclude
 from xsessionctl.output import Sink

@@ -16,7 +16,8 @@ from contextlib import contextmanager
 
 from xsessionctl.client import ClientError, deadline_in
 from xsessionctl.demo.actor import Actor
-from xsessionctl.lifecycle import broker_environment, ensure_broker, stop_broker
+from xsessionctl.ending import stop_broker
+from xsessionctl.lifecycle import broker_environment, ensure_broker
 from xsessiond.paths import Paths, resolve_paths
 
 START_S, STOP_S, COMMAND_S = 30.0, 10.0, 30.0

@@ -218,7 +218,8 @@ class Calls:
         if item.cancelled:
             self._put_away(item, result)
             return
-        if result is None and error is None:
+        replaced = error is not None and error.get("code") == "no_broker" and error.get("retry_after_s") is not None
+        if replaced or (result is None and error is None):
             # The link broke, and whether the broker did it is not known. It is asked again when the link is back.
             item.deadline = monotonic() + limits.SHIM_BROKER_S
             self._link.want()

@@ -32,12 +32,12 @@ from xsessiond.core.effects import (
     ProjectRead,
     RareEvent,
     Restored,
-    SendFrame,
     SettingsRead,
-    Stop,
     StopAsked,
+    SuccessorFound,
     TimePassed,
 )
+from xsessiond.core.ending import Ending
 from xsessiond.core.errors import Refusal
 from xsessiond.core.hold_view import HoldView
 from xsessiond.core.holding import Holding
@@ -46,8 +46,8 @@ from xsessiond.core.jsonrpc import REFUSED
 from xsessiond.core.link import Frame, LinkState
 from xsessiond.core.liveness import Liveness
 from xsessiond.core.losses import Losses
-from xsessiond.core.outgoing import encode_error, encode_notification, encode_result
-from xsessiond.core.permission import forbid_agents, tell_loosening
+from xsessiond.core.outgoing import encode_error
+from xsessiond.core.permission import tell_loosening
 from xsessiond.core.policy import CoreSettings
 from xsessiond.core.questions import Questions
 from xsessiond.core.receipts import Receipts
@@ -93,6 +93,7 @@ class Broker:
         )
         self._losses = Losses(self.core, self._sending, self._watchers)
         self._questions = Questions(self.core, self._liveness)
+        self._ending = Ending(self.core, self._waits, self._resuming)
         self._turns = Turns(self.core, self._receipts, self._delivery)
         intro, sending, questions, delivery = self._introductions, self._sending, self._questions, self._delivery
         deciding = self._deciding
@@ -100,7 +101,8 @@ class Broker:
         self._methods: dict[type, tuple[str, Callable[[Wire, Any, Now], None]]] = {
             w.Hello: (BOTH, self._hello),
             w.Status: (BOTH, questions.status),
-            w.Stop: (BOTH, self._stop),
+            w.Stop: (BOTH, self._ending.stop),
+            w.Restart: (BOTH, self._ending.restart),
             w.ListSessions: (BOTH, questions.list_sessions),
             w.Whoami: (BOTH, questions.whoami),
             w.Send: (BOTH, sending.send),
@@ -168,7 +170,9 @@ class Broker:
             case ConversationStarted():
                 self._resuming.ended(event, now)
             case StopAsked():
-                self._begin_stop(event.reason)
+                self._ending.begin(event.reason)
+            case SuccessorFound():
+                self._ending.successor_found(event)
             case HealthChanged():
                 self.core.store_ok, self.core.store_detail = event.store_ok, event.store_detail
             case _:
@@ -233,7 +237,7 @@ class Broker:
 
         def then(wire: Wire) -> None:
             if self.core.stopping:
-                raise _stopping()
+                raise self._ending.refusal()
             if event.problem is not None:
                 raise Refusal("internal", f"The store could not be read: {event.problem}", "See xsessionctl status.")
             asked.then(wire, event.found, now)
@@ -308,7 +312,7 @@ class Broker:
         if wire.protocol.allows(frame):
             return True
         if wire.protocol.state is LinkState.DRAINING:
-            self.core.refuse(wire, frame.id, _stopping())
+            self.core.refuse(wire, frame.id, self._ending.refusal())
         else:
             self.core.refuse(wire, frame.id, Refusal("usage", "Say hello first.", "See docs/protocol.md."))
             self.core.close(wire.link, "no hello")
@@ -321,7 +325,7 @@ class Broker:
                 "version_mismatch",
                 f"The broker {identity.version} speaks protocol {limits.PROTOCOL}, "
                 f"this client protocol {request.params.protocol}.",
-                "Upgrade the older of the two; `status` and `stop` work all the same.",
+                "Upgrade the older of the two; `status`, `stop` and `restart` work all the same.",
                 detail={"version": identity.version, "protocol": limits.PROTOCOL},
             )
         wire.protocol.step("agreed")
@@ -367,30 +371,3 @@ class Broker:
                 self._watchers.expire(session, now)
             case _:
                 raise ValueError(f"nothing is known about the deadline {kind!r}")
-
-    # -- the end ------------------------------------------------------------------------------
-
-    def _stop(self, wire: Wire, request: w.Stop, now: Now) -> None:
-        forbid_agents(self.core, wire, "stop the broker")
-        if isinstance(request.id, int | str):
-            answer = {"stopping": True, "pid": self.core.identity.pid}
-            self.core.out.append(SendFrame(wire.link, encode_result(request.id, answer), urgent=True))
-        self._begin_stop("asked by a client")
-
-    def _begin_stop(self, reason: str) -> None:
-        if self.core.stopping:
-            return
-        self.core.stopping = True
-        for wire in self.core.wires.values():
-            wire.protocol.step("drain")
-            if wire.session is not None:
-                self.core.send(wire.link, encode_notification("bye", {"reason": "stopping"}))
-        for message_id in list(self.core.waits):
-            self._waits.give_up(message_id)
-        self._resuming.stop(_stopping())
-        self.core.log("info", "stopping", reason=reason)
-        self.core.out.append(Stop(reason))
-
-
-def _stopping() -> Refusal:
-    return Refusal("no_broker", "The broker is stopping.", "Try again in a moment.")

@@ -144,6 +144,13 @@ class NotStored(Struct, frozen=True):
     text: str
 
 
+class SuccessorFound(Struct, frozen=True):
+    """Whether the program that is to go on can. version: its own; problem: why it cannot, in a sentence."""
+
+    version: str | None
+    problem: str | None = None
+
+
 class StopAsked(Struct, frozen=True):
     """The service manager or a signal wants the broker to end."""
 
@@ -166,6 +173,7 @@ RareEvent = (
     | LookedUp
     | NotStored
     | StopAsked
+    | SuccessorFound
     | HealthChanged
     | SettingsRead
     | ProjectRead
@@ -332,10 +340,16 @@ class WriteLog(Struct, frozen=True):
     facts: dict[str, object]
 
 
+class FindSuccessor(Struct, frozen=True):
+    """Find out whether the program that would take our place can go on, and answer with `SuccessorFound`."""
+
+
 class Stop(Struct, frozen=True):
-    """End the program after what was accepted is stored and sent."""
+    """End the program after what was accepted is stored and sent. handover: the successor that was found goes on with
+    the sockets and the lock."""
 
     reason: str
+    handover: bool = False
 
 
 Effect = (
@@ -356,5 +370,6 @@ Effect = (
     | Notify
     | Prune
     | WriteLog
+    | FindSuccessor
     | Stop
 )

@@ -44,6 +44,10 @@ STUCK_AFTER_MS = 600 * 1000
 """Mail that a session leaves for this long while it works is not on its way to it: no tool call takes longer."""
 STOP_WITHIN_S = 5.0
 """A graceful stop is bounded."""
+HANDOVER_RETRY_S = 0.2
+"""When to ask again while a broker hands over: its successor needs about that long to listen to what waits."""
+SUCCESSOR_WITHIN_S = 20.0
+"""How long a successor may take to say that it could go on: it imports all of itself, perhaps from a cold disk."""
 
 MAX_NAME = 64
 """Characters of a name."""

@@ -1,6 +1,6 @@
 """One peer's side of the protocol: bytes in, frames out, and what it may say now.
 
-    HELLO     nothing was agreed; `hello`, `status` and `stop` only
+    HELLO     nothing was agreed; `hello`, `status`, `stop` and `restart` only
     READY     every method of its kind of socket
     DRAINING  the broker stops; only what settles mail that was given out is taken, the rest is refused
     CLOSED    nothing comes any more
@@ -24,6 +24,7 @@ from xsessiond.core.wire import (
     Handed,
     Hello,
     Release,
+    Restart,
     Status,
     Stop,
     decode_frame,
@@ -102,7 +103,7 @@ class Link:
         """Whether this request may come now."""
         if self.state is LinkState.DRAINING:
             return isinstance(frame, Hello | Status | Stop | Ack | Handed | Release | End)
-        return self.state is LinkState.READY or isinstance(frame, Hello | Status | Stop)
+        return self.state is LinkState.READY or isinstance(frame, Hello | Status | Stop | Restart)
 
 
 def _fatal(text: str, refusal: str) -> BadFrame:

@@ -177,7 +177,7 @@ class Core:
         self.started_ms = 0
         self.store_ok, self.store_detail = True, "not checked yet"
         self.warnings: list[str] = []
-        self.stopping = False
+        self.stopping = self.handing_over = False
         self.followers = 0
         self.pruned_at = 0
         self.reloading: list[tuple[int, RequestId]] = []

@@ -215,9 +215,15 @@ class Stop(Request, frozen=True, tag="stop"):
     params: Raw = Raw(b"{}")
 
 
+class Restart(Request, frozen=True, tag="restart"):
+    """A successor goes on."""
+
+    params: Raw = Raw(b"{}")
+
+
 AnyRequest = (
     Hello | Register | Attach | ListSessions | Whoami | Send | Check | Inbox | Take | Ack | Handed | Release | Rename
-    | Update | Turn | End | Log | Cancel | Status | Stop
+    | Update | Turn | End | Log | Cancel | Status | Stop | Restart
     | HoldQueue | Decide | Trusts | RevokeTrust | Explain | Config | Reload
 )  # fmt: skip
 

@@ -66,6 +66,19 @@ class Acceptor:
         del self._sources[fd]
         listener.close()
 
+    def adopt(self, listener: socket.socket, connection: socket.socket) -> None:
+        """Take a connection as if it had just come in through `listener`."""
+        source = self._sources[listener.fileno()]
+        source.open += 1
+        source.handler(connection, partial(self._closed, source))
+
+    def let_go(self) -> None:
+        """Accept nobody any more, and leave the listening sockets open: who connects waits in the kernel."""
+        for fd in self._sources:
+            self._fds.remove(fd)
+        self._sources.clear()
+        self.close()
+
     def close(self) -> None:
         """Close all listening sockets. Connections live on."""
         for fd, source in list(self._sources.items()):

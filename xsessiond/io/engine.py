@@ -254,7 +254,7 @@ class Engine:
                 assert self._nursery is not None
                 self._nursery.start_soon(self.upkeep.prune, effect.older_than_ms)
             case Stop():
-                self._around.stop(effect.reason)
+                self._around.stop(effect.reason, handover=effect.handover)
             case _:
                 raise AssertionError(f"{effect} does not belong behind a commit")
 

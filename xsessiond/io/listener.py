@@ -57,6 +57,9 @@ class ListeningSocket(socket.socket):
         if self.intact():
             os.unlink(self.path)
 
+    def _lies_nowhere(self, path: str) -> None:
+        self.path, self._device, self._inode = path, -1, -1
+
     def _lies_at(self, path: str) -> None:
         found = os.lstat(path)
         self.path, self._device, self._inode = path, found.st_dev, found.st_ino
@@ -80,6 +83,21 @@ def bind_listener(path: str, lock: BrokerLock, *, backlog: int = BACKLOG) -> Lis
     except BaseException:
         listener.close()
         raise
+    return listener
+
+
+def take_over_listener(fd: int) -> ListeningSocket:
+    """The listening socket that the broker which ran in this process before us left open. Raises BadListener."""
+    try:
+        listener = ListeningSocket(fileno=fd)
+    except OSError as error:
+        raise BadListener(f"What was handed over as a socket is none: {error.strerror}.") from None
+    where = os.fsdecode(listener.getsockname())
+    try:
+        listener._lies_at(where)
+    except OSError:
+        listener._lies_nowhere(where)  # it was deleted meanwhile; who looks after the directory makes it again
+    listener.setblocking(False)
     return listener
 
 

@@ -73,6 +73,13 @@ class BrokerLock:
         self.paths = paths
         record_runtime_dir(paths)
 
+    def detach(self) -> tuple[int, int]:
+        """Give up the descriptors, of the runtime dir's lock and the state dir's, without giving back the locks."""
+        assert self.held, "a lock that was given back cannot be passed on"
+        fds = self._runtime_fd, self._store_fd
+        self._runtime_fd = self._store_fd = -1
+        return fds
+
     def release(self) -> None:
         """Give both locks back. The files stay."""
         if self.held:
@@ -111,6 +118,21 @@ def acquire_broker_lock(paths: Paths, version: str, *, wait_s: float = 0.0) -> B
     except BaseException:
         os.close(runtime_fd)
         raise
+    return BrokerLock(paths, runtime_fd, store_fd, note)
+
+
+def adopt_broker_lock(paths: Paths, version: str, runtime_fd: int, store_fd: int) -> BrokerLock:
+    """Go on with the locks of the broker that ran in this process before us, which these descriptors hold.
+
+    Raises AlreadyRunning if they do not: the broker of another store went before us; OSError.
+    """
+    if not _lies_at(store_fd, paths.store_lock_file):
+        raise AlreadyRunning(paths.store_lock_file, *_read_note(store_fd))
+    note = f"{os.getpid()} {version} {socket.gethostname()}\n".encode()
+    for fd in (runtime_fd, store_fd):
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ours already; were it not, this tells
+        _write_note(fd, note)
+    record_runtime_dir(paths)
     return BrokerLock(paths, runtime_fd, store_fd, note)
 
 

@@ -29,8 +29,8 @@ class Peer:
     """
 
     __slots__ = (
-        "_closing", "_draining", "_emptied", "_fd", "_fds", "_frames", "_gone", "_handle", "_held", "_nursery",
-        "_outbox", "_reading", "_sock", "link", "protocol",
+        "_closing", "_draining", "_emptied", "_fd", "_fds", "_frames", "_gone", "_handle", "_heard", "_held",
+        "_nursery", "_outbox", "_reading", "_sock", "link", "protocol",
     )  # fmt: skip
 
     def __init__(
@@ -47,7 +47,7 @@ class Peer:
         self._handle, self._gone = handle, gone
         self._outbox = _NOTHING
         self._frames: list[Frame] = []
-        self._draining = self._closing = self._reading = self._held = False
+        self._draining = self._closing = self._reading = self._held = self._heard = False
         self._emptied = trio.Event()
 
     def start(self) -> None:
@@ -65,6 +65,7 @@ class Peer:
         if not data:
             self.cut()
             return
+        self._heard = True
         frames = self.protocol.receive(data)
         if frames:
             self._work_on(frames)
@@ -99,6 +100,11 @@ class Peer:
     def _read_on(self) -> None:
         if self._fd >= 0 and not self._reading and not self._full:
             self.start()
+
+    def hear_out(self) -> None:
+        """Has handled what came and was not read yet, at the end: one read's share of it."""
+        if self._fd >= 0 and not (self._closing or self._full):
+            self._read(self._fd)
 
     def hold(self) -> None:
         """Handles and reads nothing more, until `resume`: enough of this peer's is under way."""
@@ -178,6 +184,15 @@ class Peer:
             self._stop_reading()
             self._fd = -1
             self._sock.close()
+
+    def let_go(self) -> int | None:
+        """Gives up the connection without ending it, if nothing was said on it yet: its descriptor, which nobody here
+        closes any more. None, and all as it was, if something was."""
+        if self._heard or self._closing or self._fd < 0:
+            return None
+        self._stop_reading()
+        self._fd = -1
+        return self._sock.detach()
 
     async def drained(self) -> None:
         """Returns when nothing waits to be sent any more, sent or given up."""

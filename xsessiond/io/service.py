@@ -28,15 +28,18 @@ from xsessiond.core.effects import (
     Restored,
     SettingsRead,
     StopAsked,
+    SuccessorFound,
 )
 from xsessiond.core.effects import Peer as PeerSeen
-from xsessiond.core.limits import DOOR_CONNECTIONS, LINKS_PER_SESSION, MAX_CONNECTIONS, STOP_WITHIN_S
+from xsessiond.core.limits import DOOR_CONNECTIONS, MAX_CONNECTIONS, STOP_WITHIN_S
 from xsessiond.core.policy import ProjectSettings
 from xsessiond.io.accept import Acceptor
+from xsessiond.io.doors import Doors
 from xsessiond.io.engine import Engine
 from xsessiond.io.exits import ExitWatch
 from xsessiond.io.guests import Guests
-from xsessiond.io.listener import ListeningSocket, PathInUse, bind_listener
+from xsessiond.io.handover import Heritage, Inheritance
+from xsessiond.io.listener import ListeningSocket, bind_listener
 from xsessiond.io.lock import BrokerLock
 from xsessiond.io.logs import Log
 from xsessiond.io.notify import Notifier
@@ -50,13 +53,13 @@ from xsessiond.io.runtime_dir import keep_in_place, recover_runtime_dir
 from xsessiond.io.sdnotify import ServiceManager
 from xsessiond.io.settings import SettingsSource
 from xsessiond.io.watchdog import feed_watchdog
-from xsessiond.paths import PathError
 from xsessiond.store.contract import Snapshot, Store
 
 
 class Service:
     """Runs one broker on one lock. snapshot: what the store held at the start. rendezvous: the listening socket;
-    inherited: a service manager owns its file. files, config: the settings files, and what they said at the start."""
+    inherited: a service manager owns its file. files, config: the settings files, and what they said at the start.
+    heritage: what came from the broker before us, and how another comes after us; None where none can."""
 
     def __init__(
         self,
@@ -69,6 +72,7 @@ class Service:
         manager: ServiceManager,
         files: SettingsFiles,
         config: Config,
+        heritage: Heritage | None = None,
         *,
         inherited: bool,
     ) -> None:
@@ -76,7 +80,9 @@ class Service:
         self._restored: Restored | None = Restored(snapshot, boot_id())
         self._lock, self._log, self._manager = lock, log, manager
         self._rendezvous, self._inherited = rendezvous, inherited
-        self._doors: dict[str, tuple[str, ListeningSocket]] = {}
+        self._heritage = heritage = heritage or Heritage()
+        self._doors = Doors(lock, self._serve, log, heritage.doors)
+        self._silent: tuple[int, ...] = ()
         self._fds = FdSet(self._engine.settle)
         self._exits = ExitWatch(self._fds, lambda process: self._engine.submit(ProcessExited(process)))
         self._settings = SettingsSource(files, config, self._settings_read, self._project_read, self._report)
@@ -86,6 +92,7 @@ class Service:
         self._guests: dict[str | None, Guests] = {}
         self._links = 0
         self._stopped = trio.Event()
+        self._handing_over = False
         self._uid = os.geteuid()
         self._facts = PeerFacts(user_name())
         self._acceptor: Acceptor | None = None
@@ -94,30 +101,12 @@ class Service:
     # -- what the engine asks for ------------------------------------------------------------------------------------
 
     def open_door(self, session_id: str, ref: str) -> None:
-        """Listens on a session's private socket."""
-        if session_id in self._doors or self._acceptor is None:
-            return
-        try:
-            listener = self._bind_door(ref)
-        except (OSError, PathError, PathInUse) as problem:
-            self._log.write("error", "a private socket cannot be opened", {"ref": ref, "problem": str(problem)})
-            return
-        self._serve_door(session_id, ref, listener)
-
-    def _bind_door(self, ref: str) -> ListeningSocket:
-        return bind_listener(self._lock.paths.session_socket(ref), self._lock, backlog=LINKS_PER_SESSION)
-
-    def _serve_door(self, session_id: str, ref: str, listener: ListeningSocket) -> None:
-        assert self._acceptor is not None
-        self._doors[session_id] = ref, listener
-        self._acceptor.add(listener, partial(self._serve, session_id), max_connections=DOOR_CONNECTIONS)
+        """See `Doors.open`."""
+        self._doors.open(session_id, ref)
 
     def close_door(self, session_id: str, ref: str) -> None:
-        """Stops listening on a session's private socket and removes it."""
-        door = self._doors.pop(session_id, None)
-        if door is not None and self._acceptor is not None:
-            door[1].unlink()
-            self._acceptor.remove(door[1])
+        """See `Doors.close`."""
+        self._doors.close(session_id)
 
     def watch(self, process: ProcessId) -> bool:
         """See `ExitWatch.watch`."""
@@ -178,8 +167,21 @@ class Service:
         """One line for the operator."""
         self._log.write(level, what, facts)
 
-    def stop(self, reason: str) -> None:
+    def find_successor(self) -> None:
+        """Answers with `SuccessorFound`, later."""
+        assert self._nursery is not None
+        self._nursery.start_soon(self._find_successor)
+
+    async def _find_successor(self) -> None:
+        if self._heritage.succession is None:
+            found = SuccessorFound(None, "It was started in a way that no other can go on from.")
+        else:
+            found = await self._heritage.succession.find(self._lock.paths)
+        self._engine.submit(found)
+
+    def stop(self, reason: str, *, handover: bool) -> None:
         """The broker decided to end; `run` goes on from here."""
+        self._handing_over = handover
         self._stopped.set()
 
     # -- connections -------------------------------------------------------------------------------------------------
@@ -241,11 +243,14 @@ class Service:
                 nursery.start_soon(self._notifier.run)
                 await nursery.start(self._resumer.run)
                 await nursery.start(self._settings.run)
-                self._clear_old_doors()
+                self._doors.begin(self._acceptor)
                 self._restore()
+                self._doors.settle()
+                await self._settings.first_answers()  # nobody is served before, and told that something holds for that
                 nursery.start_soon(self._fds.run)
                 await nursery.start(self._heed_signals)
                 self._acceptor.add(self._rendezvous, partial(self._serve, None))
+                self._take_guests()
                 await nursery.start(keep_in_place, self._directories, self._intact, self._remake, self._report)
                 self._log.write("info", "ready", {"socket": self._rendezvous.path})
                 self._manager.ready("ready")
@@ -280,32 +285,43 @@ class Service:
 
     async def _wind_down(self) -> None:
         """No newcomers; what was accepted is stored and sent; then the connections end."""
-        self._manager.stopping("stopping")
         assert self._acceptor is not None
-        self._remove_sockets()
-        self._acceptor.close()
+        if self._handing_over:
+            self._acceptor.let_go()
+        else:
+            self._manager.stopping("stopping")
+            self._remove_sockets()
+            self._acceptor.close()
         with trio.move_on_after(STOP_WITHIN_S):
             await self._engine.finish()
+            for peer in list(self._engine.peers.values()):
+                peer.hear_out()  # what came too late is refused, so that its sender knows that nothing was done
+            await self._engine.finish()
+        if self._handing_over:
+            let_go = [peer.let_go() for peer in self._engine.peers.values()]
+            self._silent = tuple(fd for fd in let_go if fd is not None)
 
-    def _clear_old_doors(self) -> None:
-        """Private sockets of a broker that was killed. Those of sessions that may come back are bound anew at once."""
-        directory = self._lock.paths.session_dir
-        try:
-            names = os.listdir(directory)
-        except OSError:
-            return  # gone since it was made; `keep_in_place` sees to that
-        for name in names:
-            if not name.endswith(".sock"):
-                continue
-            try:
-                os.unlink(f"{directory}/{name}")
-            except OSError as problem:
-                path = f"{directory}/{name}"
-                self._log.write("warning", "what lies there is left", {"path": path, "problem": problem.strerror})
+    def _take_guests(self) -> None:
+        """Whoever connected to the broker before us and had not said anything speaks to us."""
+        assert self._acceptor is not None
+        for guest in self._heritage.guests:
+            path = os.fsdecode(guest.getsockname())
+            listener = self._rendezvous if path == self._rendezvous.path else self._doors.at(path)
+            if listener is None:
+                guest.close()
+            else:
+                self._acceptor.adopt(listener, guest)
+
+    def pass_on(self) -> Inheritance | None:
+        """After `run`: what the successor gets, which nobody here closes any more; None where there is none."""
+        if not self._handing_over:
+            return None
+        return Inheritance(
+            *self._lock.detach(), self._rendezvous.detach(), self._doors.detach(), self._silent, self._inherited
+        )
 
     def _remove_sockets(self) -> None:
-        for _, listener in self._doors.values():
-            listener.unlink()
+        self._doors.unlink()
         if not self._inherited:
             self._rendezvous.unlink()
 
@@ -324,8 +340,9 @@ class Service:
         return [paths.runtime_dir, paths.session_dir]
 
     def _intact(self) -> bool:
-        sockets = (self._rendezvous, *(listener for _, listener in self._doors.values()))
-        return all(map(os.path.isdir, self._directories())) and all(listener.intact() for listener in sockets)
+        if self._stopped.is_set():
+            return True  # what goes now goes by our own hand
+        return all(map(os.path.isdir, self._directories())) and self._rendezvous.intact() and self._doors.intact()
 
     def _remake(self) -> None:
         """Binds again what was deleted. Connections live on; sessions are told nothing, their sockets have the same
@@ -337,19 +354,7 @@ class Service:
             self._acceptor.remove(self._rendezvous)
             self._rendezvous, self._inherited = fresh, False
             self._acceptor.add(fresh, partial(self._serve, None))
-        failed: Exception | None = None
-        for session_id, (ref, listener) in list(self._doors.items()):
-            if listener.intact():
-                continue
-            try:
-                fresh = self._bind_door(ref)
-            except (PathError, PathInUse, OSError) as problem:
-                failed = failed or problem  # the others first; then this one is tried again
-                continue
-            self._acceptor.remove(listener)
-            self._serve_door(session_id, ref, fresh)
-        if failed is not None:
-            raise failed
+        self._doors.remake()
 
     def _report(self, text: str) -> None:
         self._log.write("warning", text, {})

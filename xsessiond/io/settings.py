@@ -41,6 +41,8 @@ READERS = 8
 """Threads. Some may hang for ever, on a network's disk that is gone."""
 STALE_MOST = 64
 """Projects that are still watched and of interest to nobody, before the watches are set anew."""
+FIRST_WITHIN_S = 1.0
+"""How long a start waits for what projects say, since until then everything of theirs is held."""
 RELOAD_WITHIN_S = 2.0
 """`reload` answers after this also when a project's disk hangs."""
 
@@ -131,6 +133,12 @@ class SettingsSource:
             self._projects[cwd] = group
         group.sessions.add(session_id)
         self._refresh(group)
+
+    async def first_answers(self) -> None:
+        """Returns when all projects that were asked for have been read, or after a while: a disk may hang."""
+        with trio.move_on_after(FIRST_WITHIN_S):
+            for group in list(self._projects.values()):
+                await group.idle.wait()
 
     def forget_project(self, session_id: str) -> None:
         """The session is of no interest any more. Unknown ones are none."""

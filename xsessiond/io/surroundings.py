@@ -12,6 +12,7 @@ from xsessiond.core.effects import (
     CloseDoor,
     Effect,
     EndAttempt,
+    FindSuccessor,
     ForgetProject,
     Notify,
     OpenDoor,
@@ -63,8 +64,11 @@ class Surroundings(Protocol):
     def write_log(self, level: str, what: str, facts: dict[str, object]) -> None:
         """A line for the operator."""
 
-    def stop(self, reason: str) -> None:
-        """The broker decided to end."""
+    def find_successor(self) -> None:
+        """Answers with `SuccessorFound`, later."""
+
+    def stop(self, reason: str, *, handover: bool) -> None:
+        """The broker decided to end; handover: for a successor that was found."""
 
 
 def act_at_once(around: Surroundings, effect: Effect) -> bool:
@@ -88,6 +92,8 @@ def act_at_once(around: Surroundings, effect: Effect) -> bool:
             around.start_conversation(effect.ticket, effect.argv, effect.cwd)
         case EndAttempt():
             around.end_attempt(effect.ticket, arrived=effect.arrived)
+        case FindSuccessor():
+            around.find_successor()
         case Notify():
             around.notify(effect.title, effect.text)
         case WriteLog():

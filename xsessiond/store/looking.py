@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from xsessiond.store import sqlite_reads as reads
-from xsessiond.store.contract import StoreError
+from xsessiond.store.contract import StoreError, StoreNewer
 from xsessiond.store.schema import APPLICATION_ID, VERSION
 from xsessiond.store.sqlite_errors import translated_errors
 from xsessiond.store.sqlite_files import SUFFIXES, refuse_foreign
@@ -89,6 +89,25 @@ def examine(path: str) -> Report:
         sessions=counts[2] if counts else None,
         newest_ms=counts[3] if counts else None,
     )
+
+
+def require_usable(path: str) -> None:
+    """Looks whether a store that exists is ours and of a version that we know; through a connection that cannot write,
+    so that a newer one stays as its own version left it. Raises StoreError, StoreNewer, NoStore."""
+    with _opened(path) as db:
+        (owner,) = db.execute("PRAGMA application_id").fetchone()
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        (pages,) = db.execute("PRAGMA page_count").fetchone()
+    # A store whose making was cut short has a page with neither; what is shorter than a page is no database at all.
+    if owner != APPLICATION_ID and (owner or tables or not pages):
+        raise StoreError(f"{path} is another program's file, so it is left alone. Move it away.", transient=False)
+    if version > VERSION:
+        raise StoreNewer(
+            f"The store {path} was written by a newer xsessiond (format {version}, this one knows {VERSION}). "
+            "It was left as it is; install the newer version again.",
+            transient=False,
+        )
 
 
 def back_up(path: str, target: str) -> Report:

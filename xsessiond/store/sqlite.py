@@ -27,8 +27,9 @@ from functools import partial
 from typing import Final, Literal, TypeVar
 
 from xsessiond.store import sqlite_reads as reads
-from xsessiond.store.contract import EventRow, Integrity, MessageRow, Op, Snapshot, StoreError, StoreNewer
-from xsessiond.store.schema import APPLICATION_ID, OLDEST_SQLITE, VERSION, apply_migration
+from xsessiond.store.contract import EventRow, Integrity, MessageRow, Op, Snapshot, StoreError
+from xsessiond.store.looking import require_usable
+from xsessiond.store.schema import OLDEST_SQLITE, VERSION, apply_migration
 from xsessiond.store.sqlite_errors import Transaction, translated_errors
 from xsessiond.store.sqlite_files import prepare_files
 from xsessiond.store.sqlite_writes import (
@@ -89,7 +90,7 @@ class SqliteStore:
                 f"SQLite {sqlite3.sqlite_version} is too old; {needed} or newer is needed.", transient=False
             )
         if prepare_files(self.path):
-            self._refuse_other()
+            require_usable(self.path)
         try:
             with translated_errors(self.path):
                 self._writer = self._connect(WRITER_CACHE_KIB, BUSY_MS)
@@ -118,29 +119,6 @@ class SqliteStore:
         for name, value in (*self._settings, ("cache_size", -cache_kib)):
             db.execute(f"PRAGMA {name} = {value}")
         return db
-
-    def _refuse_other(self) -> None:
-        """Looks through a connection that cannot write, so that a newer store stays as its own version left it."""
-        with translated_errors(self.path):
-            db = reads.open_to_look(self.path, BUSY_MS / 1000)
-            try:
-                (owner,) = db.execute("PRAGMA application_id").fetchone()
-                (version,) = db.execute("PRAGMA user_version").fetchone()
-                (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-                (pages,) = db.execute("PRAGMA page_count").fetchone()
-            finally:
-                db.close()
-        # A store whose making was cut short has a page with neither; what is shorter than a page is no database at all.
-        if owner != APPLICATION_ID and (owner or tables or not pages):
-            raise StoreError(
-                f"{self.path} is another program's file, so it is left alone. Move it away.", transient=False
-            )
-        if version > VERSION:
-            raise StoreNewer(
-                f"The store {self.path} was written by a newer xsessiond (format {version}, this one knows {VERSION}). "
-                "It was left as it is; install the newer version again.",
-                transient=False,
-            )
 
     def _migrate(self) -> None:
         (version,) = self._writer.execute("PRAGMA user_version").fetchone()

@@ -1,0 +1,170 @@
+"""Ending a running broker, and having another go on in its place.
+
+Laws: returns when it is so, and not when it was asked; works with a broker of any version. Which program goes on is
+written where only this user can write, since the broker's socket is open to those who may not. Refuses to know: what is
+printed.
+"""
+
+from __future__ import annotations
+
+import os
+from time import monotonic, sleep
+
+from xsessionctl.client import ClientError, Connection
+from xsessionctl.lifecycle import FIRST_PAUSE_S, broker_command, connect_if_running, ensure_broker
+from xsessiond.paths import Paths
+
+
+class Stopped:
+    """What `stop_broker` found. pid: of the broker that ended, None when there was none. sessions: how many were
+    connected.
+    """
+
+    __slots__ = ("pid", "sessions", "version")
+
+    def __init__(self, pid: int | None, sessions: int, version: str | None) -> None:
+        self.pid, self.sessions, self.version = pid, sessions, version
+
+
+def stop_broker(paths: Paths, deadline: float) -> Stopped:
+    """Asks the broker to stop and returns when its process is gone. Raises ClientError, `timeout` if it is still
+    there.
+    """
+    link = connect_if_running(paths, deadline)
+    if link is None:
+        return Stopped(None, 0, None)
+    with link:
+        status = link.call("status")
+        broker = status.get("broker")
+        pid = broker.get("pid") if isinstance(broker, dict) else None
+        version = broker.get("version") if isinstance(broker, dict) else None
+        sessions = status.get("sessions")
+        with _Watched(pid if isinstance(pid, int) else 0) as watched:
+            link.call("stop")
+            if not (link.closed_by_peer() and watched.wait(deadline)):
+                raise ClientError(
+                    "timeout",
+                    f"The broker (pid {pid}) was told to stop and is still there.",
+                    "It finishes what it accepted first. Look again with `xsessionctl status`.",
+                    sent=True,
+                )
+    return Stopped(
+        pid if isinstance(pid, int) else None,
+        sessions if isinstance(sessions, int) else 0,
+        version if isinstance(version, str) else None,
+    )
+
+
+class Restarted:
+    """What `restart_broker` did. how: `handed over`, `replaced` (stopped and started again), or `started`, since none
+    ran. before, after: the `broker` part of `status` on either side; before is empty where none ran.
+    """
+
+    __slots__ = ("after", "before", "how")
+
+    def __init__(self, how: str, before: dict[str, object], after: dict[str, object]) -> None:
+        self.how, self.before, self.after = how, before, after
+
+
+def restart_broker(paths: Paths, deadline: float) -> Restarted:
+    """Has the broker hand over to the one of this installation; an older one, which cannot, is stopped and started.
+    Returns when the new one answers. Raises ClientError; then the broker of before goes on, unless it says otherwise.
+    """
+    link = connect_if_running(paths, deadline)
+    if link is None:
+        return Restarted("started", {}, _answering(ensure_broker(paths, deadline)[0]))
+    with link:
+        before = _broker_of(link)
+        _name_successor(paths)
+        try:
+            link.call("restart")
+        except ClientError as problem:
+            if problem.code != "version_mismatch":
+                raise
+            _forget_successor(paths)
+            stop_broker(paths, deadline)
+            return Restarted("replaced", before, _answering(ensure_broker(paths, deadline)[0]))
+        link.closed_by_peer()
+    # The socket never closes: who connects now waits in it until the new broker listens.
+    after = _answering(ensure_broker(paths, deadline)[0])
+    if after.get("instance") == before.get("instance"):
+        raise ClientError("internal", "The broker said that it would be replaced, and goes on as it was.")
+    return Restarted("handed over", before, after)
+
+
+def _answering(link: Connection) -> dict[str, object]:
+    with link:
+        return _broker_of(link)
+
+
+def _broker_of(link: Connection) -> dict[str, object]:
+    found = link.call("status").get("broker")
+    return found if isinstance(found, dict) else {}
+
+
+def _name_successor(paths: Paths) -> None:
+    """Leaves word of which program is to go on: the one that belongs to this client. The broker would not believe it if
+    it came over its socket, which is open to those who may not write in this directory.
+    """
+    from xsessionctl.codec import encode
+
+    fresh = f"{paths.successor_file}.{os.getpid()}"
+    try:
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(descriptor, encode(broker_command()).encode())
+        finally:
+            os.close(descriptor)
+        os.rename(fresh, paths.successor_file)
+    except OSError as problem:
+        raise ClientError(
+            "refused",
+            f"The broker cannot be told which program is to go on: {problem.filename}: {problem.strerror}.",
+            "`xsessionctl stop` and `xsessionctl start` do without.",
+        ) from None
+
+
+def _forget_successor(paths: Paths) -> None:
+    try:
+        os.unlink(paths.successor_file)
+    except OSError:
+        pass
+
+
+class _Watched:
+    """Waits for the end of a process that need not be our child."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._descriptor: int | None = None
+        self._gone = pid <= 0
+
+    def __enter__(self) -> _Watched:
+        if not self._gone and hasattr(os, "pidfd_open"):
+            try:
+                self._descriptor = os.pidfd_open(self._pid)
+            except ProcessLookupError:
+                self._gone = True
+            except OSError:
+                pass  # an old kernel: ask again and again
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+
+    def wait(self, deadline: float) -> bool:
+        """True when the process is gone, False when the deadline came first."""
+        if self._gone:
+            return True
+        if self._descriptor is not None:
+            from select import select
+
+            return bool(select([self._descriptor], [], [], max(0.0, deadline - monotonic()))[0])
+        while monotonic() < deadline:
+            try:
+                os.kill(self._pid, 0)
+            except OSError:
+                return True
+            sleep(FIRST_PAUSE_S)
+        return False
