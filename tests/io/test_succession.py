@@ -119,6 +119,7 @@ def test_another_program_is_not_signalled(broker: PrivateBroker, paths: Paths) -
         (1, None, False),
         (2**22 + 1, None, True),  # past what Linux gives out: it ended meanwhile
     ],
+    ids=["no note", "of another machine", "runs", "has ended"],  # a pid in a name differs between the test processes
 )
 def test_whom_a_note_may_mean(pid: int | None, host: str | None, ended: bool, monkeypatch) -> None:  # noqa: FBT001
     monkeypatch.setattr(succession.socket, "gethostname", lambda: "here")
