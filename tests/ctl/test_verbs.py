@@ -443,7 +443,7 @@ def test_completion_is_a_script_for_the_shell(broker: PrivateBroker, shell: str)
 
 @pytest.mark.parametrize(
     "words, expected",
-    [("xsessionctl se", ["send"]), ("xsessionctl send ap", ["api"]), ("xsessionctl list --al", ["--all"])],
+    [("xsessionctl sen", ["send"]), ("xsessionctl send ap", ["api"]), ("xsessionctl list --al", ["--all"])],
 )
 def test_the_shell_completes_verbs_options_and_live_names(
     running: PrivateBroker, api: Member, words: str, expected: list[str]
