@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 
 from xsessionctl.client import ClientError
 from xsessiond.settings_reading import MAX_BYTES
@@ -85,7 +86,7 @@ class UserFile:
             os.fchown(descriptor, -1, group)
         except OSError:
             mode &= ~(stat.S_ISGID | stat.S_IRWXG)  # a group that the file cannot be given to was not meant to be ours
-        if hasattr(os, "listxattr"):  # Linux; access lists are among them
+        if sys.platform == "linux":  # access lists are among them
             try:
                 for name in os.listxattr(self._place):
                     os.setxattr(descriptor, name, os.getxattr(self._place, name))
