@@ -535,3 +535,14 @@ def test_a_session_that_says_goodbye_is_gone(house: House) -> None:
     assert not other.open
     assert other.notes == [("bye", {"reason": "ended"})]
     house.join("api")
+
+
+def test_who_it_is_inside_of_is_found_again_when_it_is_back(house: House) -> None:
+    """A restart of the broker forgets it, and verdicts depend on it."""
+    around = house.join("outer")
+    inner = house.join("inner", inside=around)
+    house.restart()
+    around.come_back()
+    assert inner.session.outer == frozenset()
+    inner.come_back()
+    assert inner.session.outer == {around.id}

@@ -176,6 +176,7 @@ def test_what_is_wrong_with_outbound_holds_that() -> None:
         ("[remote]\nx = 1", 1, 2, "[remote] has no effect in this version."),
         ("[remot]\nx = 1", 1, 2, 'remot is unknown; did you mean "remote"? It is left out.'),
         ("[pacing]\nmax_hops = 0", 2, 1, "pacing.max_hops must be a whole number from 1 to 1000000; " + OUT),
+        ("[approvals]\nelicitation = true", 2, 1, "approvals.elicitation has no effect in this version."),
         ("[harness.x]\nresume = ['x']", 2, 1, RESUME + OUT),
         ("[harness.cluade]\n", 1, 10, 'No harness is known as "cluade"; did you mean "claude"?'),
         ("[store]\ndurability = 'Full'", 2, 1, FULL),

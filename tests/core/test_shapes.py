@@ -25,8 +25,10 @@ from xsessiond.core.shapes import (
     shape_origin,
     shape_session,
     shape_step,
+    shape_suppressed,
     shape_trust,
 )
+from xsessiond.core.suppressed import TurnedAway
 
 ROW = MessageRow(
     1, "m-1", "queued", "session", "s-a", "api", "codex", "/src", "s-b", "web", "hello", 5, b"\x01\x02", "about it",
@@ -43,6 +45,19 @@ def session() -> Session:
     one = Session(SessionId("s-" + "b" * 32), "bbbbbb", "web")
     one.process = ProcessId(7, 70)
     return one
+
+
+def test_what_was_turned_away_names_both_sides() -> None:
+    """R4"""
+    row = TurnedAway("s-1", "api", "s-2", "web", "duplicate", 0, 1000, 3)
+    assert plain(shape_suppressed(row)) == {
+        "from": {"id": "s-1", "name": "api"},
+        "to": {"id": "s-2", "name": "web"},
+        "code": "duplicate",
+        "count": 3,
+        "first_at": "1970-01-01T00:00:00.000Z",
+        "last_at": "1970-01-01T00:00:01.000Z",
+    }
 
 
 def test_a_session_has_all_keys_of_the_contract() -> None:

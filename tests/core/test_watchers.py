@@ -83,7 +83,7 @@ def test_a_session_is_told_once_when_another_has_finished(house: House, api: Gue
 
 
 def test_nothing_follows_from_a_notice(house: House, api: Guest, web: Guest) -> None:
-    """R9: it wakes its asker, once; it is no mail, has no reply, no receipt, and no cause comes of it."""
+    """R9: it wakes its asker, once; it is no mail, has no reply and no receipt. What is sent then is not nobody's."""
     api.watch(web)
     before = house.state()
     web.is_now("idle")
@@ -96,7 +96,7 @@ def test_nothing_follows_from_a_notice(house: House, api: Guest, web: Guest) -> 
         assert refused(lambda reply=reply: api.line.ask("send", message="thanks", **reply)).code == "not_found"  # type: ignore[misc]
     assert api.send(web, "on with it")["state"] == "queued"
     (push,) = web.line.pushes
-    assert push["message"]["hop"] == 0
+    assert push["message"]["hop"] == 2
     assert (api.line.notes[1:], web.notices()) == ([], [])
 
 
