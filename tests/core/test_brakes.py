@@ -159,6 +159,20 @@ def test_a_process_of_several_sessions_is_as_far_as_the_farthest(house: House, a
     assert api.send(other, "on its own link")["state"] == "queued"
 
 
+def test_a_session_inside_another_acts_on_what_that_acts_on(house: House, api: Guest, web: Guest) -> None:
+    """An agent that has another say it, whose prompt looks like a human's, is no nearer to one."""
+    converse(api, web, 17)
+    inner = house.join("inner", inside=web)
+    turn(inner, "human")
+    assert refused(lambda: inner.send(api, "from inside")).code == "hop_limit"
+    house.pass_time(CAUSE_KEPT_S)
+    assert answer(inner, api, 99) == 0
+    house.kill(web)
+    house.join("else").send(inner, "hello")
+    inner.read()
+    assert answer(inner, api, 100) == 1
+
+
 def test_the_human_sends_as_they_like_and_is_written_to(house: House, api: Guest, web: Guest) -> None:
     """10.2: and is reached by those who were stopped."""
     converse(api, web, 17)

@@ -50,11 +50,15 @@ class Brakes:
         caller, original = draft.caller, draft.original
         if caller.kind == "human":
             return None
+        sender = caller.session
         if caller.among:
             known = choose_cause(session.causes.find(now.mono) for session in caller.among)
         else:
-            known = caller.session.causes.find(now.mono)
-        if original is None or caller.session.causes.by_human:
+            known = sender.causes.find(now.mono)
+            if sender.outer:  # whoever started it may have told it what to say
+                around = [self._core.roster.known.get(session_id) for session_id in sender.outer]
+                known = choose_cause((known, *(one.causes.find(now.mono) for one in around if one is not None)))
+        if original is None or sender.causes.by_human:
             return known
         row = original.row if isinstance(original, Message) else original
         return choose_cause((Cause(row.id, row.hop, inf), known))

@@ -229,8 +229,8 @@ KEYS: tuple[Key, ...] = (
         command,
         None,
         "a command",
-        "Tells you that something is held, or that a session is idle which you asked about. `{title}` and `{text}` are "
-        "replaced in its arguments.",
+        "Tells you that something is held, that sessions were stopped, or that a session is idle which you asked "
+        "about. `{title}` and `{text}` are replaced in its arguments.",
         guard=True,
     ),
     _pace("target_burst", number, limits.TARGET_BURST, "Messages that one sender may send to one target at once."),
