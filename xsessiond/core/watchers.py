@@ -111,7 +111,11 @@ class Watchers:
         """One that is new, or was stored before."""
         self._core.watches.setdefault(target.id, {})[row.asker_id] = row
         self._schedule_end(target, now)
-        self._core.stir(target)
+        if not is_idle(target):
+            self._core.stir(target)
+        elif ("idle", target.id) not in self._core.agenda:  # what others wait for is not put off
+            heard = max(now.mono, target.seen + limits.IDLE_SETTLE_S)
+            self._core.agenda.schedule(("idle", target.id), heard)
 
     def forget(self, row: WatchRow) -> bool:
         """The store did not take it, and its asker heard so: it never was. False if it only made an earlier one last
