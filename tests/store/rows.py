@@ -7,9 +7,11 @@ import hashlib
 from msgspec.structs import replace
 
 from xsessiond.store.contract import (
+    GrantRow,
     HoldRow,
     MarkMessage,
     MessageRow,
+    PutGrant,
     PutHold,
     PutMessage,
     PutSession,
@@ -116,6 +118,15 @@ def trust(trust_id: str, sender_id: str = "s-a", target_id: str = "s-b", **value
 
 def put_trust(trust_id: str, sender_id: str = "s-a", target_id: str = "s-b", **values: object) -> PutTrust:
     return PutTrust(trust(trust_id, sender_id, target_id, **values))
+
+
+def grant(session_id: str, **values: object) -> GrantRow:
+    """Return a grant without an end."""
+    return replace(GrantRow(session_id, f"/grants/{session_id}", "human ann (pts/3)", NOW, None), **values)
+
+
+def put_grant(session_id: str, **values: object) -> PutGrant:
+    return PutGrant(grant(session_id, **values))
 
 
 def watch(asker_id: str, target_id: str, **values: object) -> WatchRow:

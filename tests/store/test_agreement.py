@@ -9,13 +9,15 @@ from pathlib import Path
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.store.rows import hold, mark, message, message_id, session, trust, watch
+from tests.store.rows import grant, hold, mark, message, message_id, session, trust, watch
 from xsessiond.store.contract import (
+    DropGrant,
     DropPins,
     DropReceipts,
     DropTrust,
     DropWatch,
     Op,
+    PutGrant,
     PutHold,
     PutMessage,
     PutPin,
@@ -117,6 +119,8 @@ other_ops = st.one_of(
     st.builds(PutTrust, trusts),
     st.builds(DropTrust, st.sampled_from(["t-1", "t-2"])),
     st.builds(PutWatch, watches),
+    st.builds(PutGrant, st.builds(grant, st.sampled_from(SESSIONS), until=st.none() | TIMES)),
+    st.builds(DropGrant, st.sampled_from(SESSIONS)),
     st.builds(DropWatch, st.sampled_from(SESSIONS), st.sampled_from(SESSIONS[:3])),
     receipts,
     st.builds(DropReceipts, st.sampled_from(SESSIONS), TIMES),

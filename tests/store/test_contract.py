@@ -8,11 +8,13 @@ from msgspec.structs import replace
 from tests.store.rows import (
     HOUR,
     NOW,
+    grant,
     hold,
     mark,
     message,
     message_id,
     put,
+    put_grant,
     put_hold,
     put_session,
     put_trust,
@@ -23,6 +25,7 @@ from tests.store.rows import (
 )
 from xsessiond.core.limits import LOG_BYTES
 from xsessiond.store.contract import (
+    DropGrant,
     DropPins,
     DropReceipts,
     DropTrust,
@@ -424,3 +427,24 @@ def test_what_was_decided_is_told_by_message(store: Store) -> None:
         message_id(seq) for seq in range(2, 1201)
     ]
     assert store.events_of([]) == []
+
+
+def test_grants_are_kept_one_a_session_until_they_are_dropped(store: Store) -> None:
+    """13.4: also over a restart of the broker and of the machine."""
+    store.commit([put_session(name) for name in ("s-a", "s-b")])
+    store.commit([put_grant("s-b"), put_grant("s-a")])
+    store.commit([put_grant("s-a", until=NOW + HOUR)])
+    assert store.load().grants == [grant("s-a", until=NOW + HOUR), grant("s-b")]
+    store.commit([DropGrant("s-b"), DropGrant("s-none")])
+    assert store.load().grants == [grant("s-a", until=NOW + HOUR)]
+
+
+def test_a_session_with_a_grant_is_not_pruned(store: Store) -> None:
+    """13.4: it is offline until its container comes again, however long that takes."""
+    store.commit([put_session(name, live=False, ended_at=NOW) for name in ("s-a", "s-b")])
+    store.commit([put_grant("s-a")])
+    store.prune(older_than_ms=NOW + 1)
+    assert [row.id for row in store.load().sessions] == ["s-a"]
+    store.commit([DropGrant("s-a")])
+    store.prune(older_than_ms=NOW + 1)
+    assert store.load().sessions == []

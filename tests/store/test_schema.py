@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.store.rows import NOW, hold, mark, message, message_id, put, put_hold, put_session, put_trust, session
-from xsessiond.store import schema, sqlite
-from xsessiond.store.contract import HoldRow, MessageRow, SessionRow, StoreError, TrustRow, WatchRow
+from xsessiond.store import looking, schema, sqlite
+from xsessiond.store.contract import GrantRow, HoldRow, MessageRow, SessionRow, StoreError, TrustRow, WatchRow
 from xsessiond.store.schema import CONTENT_COLUMNS, MESSAGE_COLUMNS, MIGRATIONS, SHELF_BITS
 from xsessiond.store.sqlite import SqliteStore
 
@@ -20,6 +20,7 @@ HASHES = [
     "b89d4b30f00c61e71849d6aafc48f703720311aa40f140d30514b08d41adc193",
     "edcf4dcf2c66b297f7d2a3dc5dbe847b932cd73b8726d9af650dc440d6a5b3e9",
     "70bbcb6783e30787b7fe43791a914ed3b9104582b300f018a206a2c1a2b0fa46",
+    "463bbac0781234b8df48ab584a17f6304264e46ec9d7d2bf7b7fe23d5119f39a",
 ]
 """Of every step there is. A line is added for a new step; none is ever changed after a release."""
 
@@ -42,6 +43,7 @@ def test_tables_have_the_fields_of_the_rows(path: Path) -> None:
     assert columns(path, "content") == list(CONTENT_COLUMNS)
     assert columns(path, "hold") == list(HoldRow.__struct_fields__)
     assert columns(path, "trust") == list(TrustRow.__struct_fields__)
+    assert columns(path, "granted") == list(GrantRow.__struct_fields__)
     assert columns(path, "watch") == list(WatchRow.__struct_fields__)
     assert {*MESSAGE_COLUMNS, *CONTENT_COLUMNS} == set(MessageRow.__struct_fields__)
     assert CONTENT_COLUMNS[-1] == "body"
@@ -56,6 +58,7 @@ def _a_later_version(monkeypatch: pytest.MonkeyPatch) -> None:
     later = (*MIGRATIONS, ("ALTER TABLE session ADD COLUMN shoe_size INTEGER", "CREATE TABLE shoe (size INTEGER)"))
     monkeypatch.setattr(schema, "MIGRATIONS", later)
     monkeypatch.setattr(sqlite, "VERSION", len(later))
+    monkeypatch.setattr(looking, "VERSION", len(later))
 
 
 @pytest.fixture
@@ -113,7 +116,7 @@ def test_a_store_of_the_first_version_is_taken_along(path: Path, monkeypatch: py
     try:
         found = store.load()
         assert found.sessions == [old]
-        assert (found.holds, found.trusts, found.watches) == ([], [], [])
+        assert (found.holds, found.trusts, found.watches, found.grants) == ([], [], [], [])
         store.commit([put(1, state="held"), put_hold(1), put_trust("t-1")])
         assert store.load().holds == [hold(1)]
     finally:

@@ -231,6 +231,29 @@ class DropWatch(msgspec.Struct, frozen=True):
     target_id: str
 
 
+class GrantRow(msgspec.Struct, frozen=True):
+    """A session that a human made for a container: it has a socket of its own in `directory`, and comes and goes with
+    whoever has its token there. by: who granted it. until: when that ends, None for never."""
+
+    session_id: str
+    directory: str
+    by: str
+    at: int
+    until: int | None
+
+
+class PutGrant(msgspec.Struct, frozen=True):
+    """Insert the row, or replace that of the same session."""
+
+    row: GrantRow
+
+
+class DropGrant(msgspec.Struct, frozen=True):
+    """It was revoked, or is over."""
+
+    session_id: str
+
+
 Op = (
     PutSession
     | PutMessage
@@ -244,6 +267,8 @@ Op = (
     | DropTrust
     | PutWatch
     | DropWatch
+    | PutGrant
+    | DropGrant
 )
 
 
@@ -254,9 +279,9 @@ class Snapshot(msgspec.Struct, frozen=True):
     time ago or have waiting mail. messages: state queued, held or handed, by seq. receipts: in the order in which they
     came. next_seq: one more than the highest seq ever used. pair_seqs: highest pair_seq ever used per (sender, target)
     among these sessions; a sender without an id stands there by its kind. holds: of these messages. trusts: all,
-    those that are over too. watches: all. entered: what came to somebody's knowledge in the last CAUSE_KEPT_S before
-    the newest delivery: receiver, message, hop and when, by receiver in that order; of each hop the message that was
-    accepted last.
+    those that are over too. watches, grants: all. entered: what came to somebody's knowledge in the last CAUSE_KEPT_S
+    before the newest delivery: receiver, message, hop and when, by receiver in that order; of each hop the message that
+    was accepted last.
     """
 
     sessions: Sequence[SessionRow]
@@ -269,3 +294,4 @@ class Snapshot(msgspec.Struct, frozen=True):
     trusts: Sequence[TrustRow] = ()
     watches: Sequence[WatchRow] = ()
     entered: Sequence[tuple[str, str, int, int]] = ()
+    grants: Sequence[GrantRow] = ()

@@ -13,15 +13,18 @@ from typing import Final, Protocol
 import msgspec
 
 from xsessiond.core.records import (
+    DropGrant,
     DropPins,
     DropReceipts,
     DropTrust,
     DropWatch,
     EventRow,
+    GrantRow,
     HoldRow,
     MarkMessage,
     MessageRow,
     Op,
+    PutGrant,
     PutHold,
     PutMessage,
     PutPin,
@@ -38,16 +41,19 @@ from xsessiond.core.records import (
 __all__ = [
     "CLOCKED_STATES",
     "WAITING_STATES",
+    "DropGrant",
     "DropPins",
     "DropReceipts",
     "DropTrust",
     "DropWatch",
     "EventRow",
+    "GrantRow",
     "HoldRow",
     "Integrity",
     "MarkMessage",
     "MessageRow",
     "Op",
+    "PutGrant",
     "PutHold",
     "PutMessage",
     "PutPin",
@@ -136,9 +142,9 @@ class Store(Protocol):
         """The events of these messages: by message, then in the order in which they were stored."""
 
     def prune(self, *, older_than_ms: int) -> int:
-        """Deletes messages that ended before that time, and sessions that did and have no waiting mail, with their
-        pins, receipts and watches. Never what waits. Returns how many messages. In steps, beside commits, from any
-        thread."""
+        """Deletes messages that ended before that time, and sessions that did, have no waiting mail and no grant, with
+        their pins, receipts and watches. Never what waits. Returns how many messages. In steps, beside commits, from
+        any thread."""
 
     def check(self) -> Integrity:
         """A full integrity check: reads the whole file, never raises, and changes nothing whatever it finds."""

@@ -15,16 +15,19 @@ from xsessiond.core.limits import CAUSE_KEPT_MS, LOG_BYTES
 from xsessiond.store.contract import (
     CLOCKED_STATES,
     WAITING_STATES,
+    DropGrant,
     DropPins,
     DropReceipts,
     DropTrust,
     DropWatch,
     EventRow,
+    GrantRow,
     HoldRow,
     Integrity,
     MarkMessage,
     MessageRow,
     Op,
+    PutGrant,
     PutHold,
     PutMessage,
     PutPin,
@@ -55,6 +58,7 @@ class MemoryStore:
         self._holds: dict[int, HoldRow] = {}
         self._trusts: dict[str, TrustRow] = {}
         self._watches: dict[tuple[str, str], WatchRow] = {}
+        self._grants: dict[str, GrantRow] = {}
         self._next_seq = 1
 
     # -- writing ------------------------------------------------------------------------------------------------------
@@ -116,6 +120,10 @@ class MemoryStore:
                 self._trusts.pop(op.trust_id, None)
             case PutWatch(watch):
                 self._watches[watch.asker_id, watch.target_id] = watch
+            case PutGrant(grant):
+                self._grants[grant.session_id] = grant
+            case DropGrant():
+                self._grants.pop(op.session_id, None)
             case DropWatch():
                 self._watches.pop((op.asker_id, op.target_id), None)
             case DropReceipts():
@@ -140,7 +148,7 @@ class MemoryStore:
         mail = {row.target_id for row in map(self._current, self._messages) if row.state in WAITING_STATES}
         for row in list(self._sessions.values()):
             ended = row.last_seen_at if row.ended_at is None else row.ended_at
-            if not row.live and ended < older_than_ms and row.id not in mail:
+            if not row.live and ended < older_than_ms and row.id not in mail and row.id not in self._grants:
                 del self._sessions[row.id]
         self._pins = {key: pin for key, pin in self._pins.items() if pin.sender_id in self._sessions}
         self._receipts = [receipt for receipt in self._receipts if receipt.session_id in {"human", *self._sessions}]
@@ -175,6 +183,7 @@ class MemoryStore:
                 holds=[self._holds[row.seq] for row in rows if row.state in WAITING_STATES and row.seq in self._holds],
                 trusts=[self._trusts[key] for key in sorted(self._trusts)],
                 watches=[self._watches[key] for key in sorted(self._watches)],
+                grants=[self._grants[key] for key in sorted(self._grants)],
             )
 
     def find_message(self, message_id: str) -> tuple[MessageRow, Sequence[EventRow]] | None:

@@ -100,6 +100,11 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         "ALTER TABLE watch ADD COLUMN hop INTEGER NOT NULL DEFAULT 0",
         "ALTER TABLE receipt ADD COLUMN hop INTEGER NOT NULL DEFAULT 0",
     ),
+    (
+        """CREATE TABLE granted (
+            session_id TEXT PRIMARY KEY, directory TEXT NOT NULL, "by" TEXT NOT NULL, at INTEGER NOT NULL, until INTEGER
+        ) WITHOUT ROWID""",
+    ),
 )
 """Step n makes a file of version n + 1. Append only."""
 

@@ -15,6 +15,7 @@ from xsessiond.core.limits import CAUSE_KEPT_MS, LOG_BYTES
 from xsessiond.store.contract import (
     WAITING_STATES,
     EventRow,
+    GrantRow,
     HoldRow,
     MessageRow,
     PutPin,
@@ -53,6 +54,7 @@ _ENTERED: Final = f"""SELECT m.target_id, c.id, c.hop, m.delivered_at, max(m.seq
 _TRUSTS: Final = (
     'SELECT id, sender_id, sender_name, target_id, target_name, scope, "by", at, until FROM trust ORDER BY id'
 )
+_GRANTS: Final = 'SELECT session_id, directory, "by", at, until FROM granted ORDER BY session_id'
 _WATCHES: Final = "SELECT asker_id, target_id, at, until, hop FROM watch ORDER BY asker_id, target_id"
 _BOUND_MOST: Final = 500
 """Values bound to one statement: SQLite's own limit may be 999."""
@@ -90,6 +92,7 @@ def load_snapshot(db: sqlite3.Connection) -> Snapshot:
             holds=[HoldRow(*row) for row in db.execute(_HOLDS)],
             trusts=[TrustRow(*row) for row in db.execute(_TRUSTS)],
             watches=[WatchRow(*row) for row in db.execute(_WATCHES)],
+            grants=[GrantRow(*row) for row in db.execute(_GRANTS)],
         )
     finally:
         db.execute("COMMIT")

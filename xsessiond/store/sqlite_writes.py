@@ -16,13 +16,16 @@ from msgspec.structs import astuple
 from xsessiond.store.contract import (
     CLOCKED_STATES,
     WAITING_STATES,
+    DropGrant,
     DropPins,
     DropReceipts,
     DropTrust,
     DropWatch,
+    GrantRow,
     HoldRow,
     MarkMessage,
     Op,
+    PutGrant,
     PutHold,
     PutMessage,
     PutPin,
@@ -63,6 +66,7 @@ _PUT_PIN: Final = _insert("pin", PutPin.__struct_fields__, verb="REPLACE")
 _PUT_RECEIPT: Final = _insert("receipt", PutReceipt.__struct_fields__)
 _PUT_HOLD: Final = _insert("hold", HoldRow.__struct_fields__, verb="REPLACE")
 _PUT_TRUST: Final = _insert("trust", TrustRow.__struct_fields__, verb="REPLACE")
+_PUT_GRANT: Final = _insert("granted", GrantRow.__struct_fields__, verb="REPLACE")
 _PUT_WATCH: Final = _insert("watch", WatchRow.__struct_fields__, verb="REPLACE")
 _PUT_EVENT: Final = """INSERT INTO event (seq, at, state, "by", rule)
     SELECT ?1, ?2, ?3, ?4, ?5 WHERE EXISTS (SELECT 1 FROM message WHERE seq = ?1)"""
@@ -96,6 +100,8 @@ _RANKS: Final[dict[type[Op], int]] = {
     DropTrust: 6,
     PutWatch: 7,
     DropWatch: 7,
+    PutGrant: 8,
+    DropGrant: 8,
 }
 
 
@@ -178,8 +184,10 @@ def _put_sessions(db: sqlite3.Connection, ops: Iterable[PutSession]) -> int:
     return 0
 
 
-def _put_rows(statement: str) -> Callable[[sqlite3.Connection, Iterable[PutHold | PutTrust | PutWatch]], int]:
-    def write(db: sqlite3.Connection, ops: Iterable[PutHold | PutTrust | PutWatch]) -> int:
+def _put_rows(
+    statement: str,
+) -> Callable[[sqlite3.Connection, Iterable[PutHold | PutTrust | PutWatch | PutGrant]], int]:
+    def write(db: sqlite3.Connection, ops: Iterable[PutHold | PutTrust | PutWatch | PutGrant]) -> int:
         db.executemany(statement, [astuple(op.row) for op in ops])
         return 0
 
@@ -206,6 +214,8 @@ _WRITERS: Final[dict[type[Op], Callable[..., int]]] = {
     PutTrust: _put_rows(_PUT_TRUST),
     DropTrust: _run_all("DELETE FROM trust WHERE id = ?"),
     PutWatch: _put_rows(_PUT_WATCH),
+    PutGrant: _put_rows(_PUT_GRANT),
+    DropGrant: _run_all("DELETE FROM granted WHERE session_id = ?"),
     DropWatch: _run_all("DELETE FROM watch WHERE asker_id = ? AND target_id = ?"),
 }
 
@@ -240,11 +250,12 @@ def delete_messages(db: sqlite3.Connection, seqs: Sequence[int]) -> None:
 
 
 def delete_ended_sessions(db: sqlite3.Connection, older_than_ms: int) -> None:
-    """Deletes sessions that ended before that time and have no waiting mail, with their pins, receipts, watches and
-    counters."""
+    """Deletes sessions that ended before that time, have no waiting mail and no grant, with their pins, receipts,
+    watches and counters."""
     db.execute(
         f"""DELETE FROM session WHERE NOT live AND coalesce(ended_at, last_seen_at) < ?
-            AND id NOT IN (SELECT target_id FROM message WHERE state IN ({WAITING}))""",  # noqa: S608 - constants
+            AND id NOT IN (SELECT target_id FROM message WHERE state IN ({WAITING}))
+            AND id NOT IN (SELECT session_id FROM granted)""",  # noqa: S608 - constants
         (older_than_ms,),
     )
     gone = "NOT IN (SELECT id FROM session)"
