@@ -69,7 +69,8 @@ def make_message(message_id: str, text: str, *, reply_to: str | None = None) -> 
 class FakeBroker:
     """Listens at the rendezvous of a runtime dir from `start` to `close`.
 
-    answers: method → handler, to be changed by tests. asked: every request as (method, params), in order.
+    answers: method → handler, to be changed by tests. methods_unknown: as if the broker were older. asked: every
+    request as (method, params), in order.
     """
 
     def __init__(self, runtime_dir: Path) -> None:
@@ -94,6 +95,7 @@ class FakeBroker:
             "end": lambda _: {},
             "cancel": lambda _: {},
         }
+        self.methods_unknown: set[str] = set()
         self._listeners: list[socket.socket] = []
         self._links: list[socket.socket] = []
         self._attached: list[socket.socket] = []
@@ -209,6 +211,10 @@ class FakeBroker:
         params = frame.get("params", {})
         if method != "attach":  # which is told when it is done, so that a test can then cut the link
             self.asked.put((method, params))
+        if method in self.methods_unknown:
+            problem = {"code": -32601, "message": "There is no such method."}
+            link.sendall(json.dumps({"jsonrpc": "2.0", "id": frame.get("id"), "error": problem}).encode() + b"\n")
+            return True
         try:
             result = self.answers[method](params)
             answer = {"jsonrpc": "2.0", "id": frame.get("id"), "result": result}

@@ -169,6 +169,7 @@ def test_a_broken_door_gives_back_what_it_had_and_the_listing_says_so() -> None:
 def test_an_idle_session_that_begins_no_turn_has_not_got_it() -> None:
     """W3, W13: the door is doubted, and the message waits where something can still happen."""
     rig = Rig()
+    rig.courier.step()  # a hook has come before
     rig.mail(1)
     rig.door.done(WRITTEN)
     due = rig.courier.due
@@ -184,6 +185,19 @@ def test_an_idle_session_that_begins_no_turn_has_not_got_it() -> None:
     rig.see()
     assert rig.link.last("ack") == {"ids": [message_id(1)]}
     assert rig.door.opened
+    assert rig.told("update")[-1]["delivery"] == "push"
+
+
+def test_hooks_that_are_installed_and_never_come_are_not_there() -> None:
+    """W13, W16: as when its user has switched all hooks off; then nothing waits for them, and nobody is told `turn`."""
+    rig = Rig()
+    rig.mail(1)
+    rig.door.done(WRITTEN)
+    due = rig.courier.due
+    assert due is not None
+    rig.courier.tick(due)
+    assert rig.told("update")[-1]["delivery"] == "pull"
+    rig.courier.hooks_run()
     assert rig.told("update")[-1]["delivery"] == "push"
 
 
@@ -306,8 +320,7 @@ def test_without_hooks_there_is_no_evidence_and_so_no_door() -> None:
     assert rig.identity.delivery == "pull"
     rig.courier.hear("mail", {"queued": 1})
     assert "take" not in rig.link.methods()
-    rig.courier.hooked = True
-    rig.courier.door_changed()
+    rig.courier.hooks_run()
     assert rig.told("update")[-1] == {"delivery": "push", "modes": ["auto", "followup", "inject", "steer"]}
     assert rig.link.methods() == ["take"]
 
@@ -455,6 +468,7 @@ def test_a_turn_that_begins_by_itself_is_as_good() -> None:
 def test_a_bell_that_brings_no_turn_is_not_rung_any_more() -> None:
     """W3, W17"""
     rig = Rig(Bell())
+    rig.courier.step()  # a hook has come before
     rig.courier.hear("mail", {"queued": 1})
     rig.door.done(WRITTEN)
     rig.courier.tick(monotonic() + UNSEEN_S)

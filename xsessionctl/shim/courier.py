@@ -47,8 +47,8 @@ class Courier:
     """
 
     __slots__ = (
-        "_bag", "_door", "_doubted", "_handed_over", "_hold_for_hooks", "_identity", "_kept", "_link", "_news",
-        "_posted", "_retry_at", "_retry_s", "_shown", "_taking", "_told", "_unseen_since", "_untold",
+        "_bag", "_door", "_doubted", "_handed_over", "_heard", "_hold_for_hooks", "_identity", "_kept", "_link",
+        "_news", "_posted", "_retry_at", "_retry_s", "_shown", "_taking", "_told", "_unseen_since", "_untold",
         "hooked", "on_waiting", "ringing", "state", "waiting", "wake",
     )  # fmt: skip
 
@@ -56,7 +56,7 @@ class Courier:
         self._identity, self._link, self._bag = identity, link, bag
         self._door = Door()
         self._posted: Batch | None = None
-        self._handed_over = False
+        self._handed_over = self._heard = False
         self._unseen_since: float | None = None
         self._kept: Batch | None = None
         self._retry_at: float | None = None
@@ -125,6 +125,15 @@ class Courier:
             self._link.tell("update", {"delivery": delivery, "modes": list(modes)})
         self.consider()
 
+    def hooks_run(self) -> None:
+        """There is evidence to be had, and another way in: its user's installation says so, or the first hook came."""
+        if not self.hooked:
+            self.hooked = True
+            if self._doubted:
+                self._doubted = False
+                self._door.reopen()
+            self.door_changed()
+
     def link_is_up(self, queued: int) -> None:
         """The session is attached; so many messages wait for it. Leases of an earlier link are void."""
         unacked = sorted(self._bag.unacked)
@@ -189,6 +198,7 @@ class Courier:
 
     def step(self) -> None:
         """The harness went on after a hook: what its answer carried is in the context."""
+        self._heard = True
         if self._shown or self._told:
             shown, self._shown, self._told = self._shown, [], False
             self._bag.note_written(shown)
@@ -213,6 +223,7 @@ class Courier:
                 self.consider()
         if self._unseen_since is not None and now >= self._unseen_since + UNSEEN_S:
             self._doubted, self.ringing = True, False
+            self.hooked = self._heard  # or the installation says what is not so
             self._door.shut()
             self._give_up()
 

@@ -155,10 +155,8 @@ class Hooks:
                 return
 
     def note_hooks_run(self) -> None:
-        """Hooks are known to run: there is evidence to be had, and another way in."""
-        if not self._courier.hooked:
-            self._courier.hooked = True
-            self._courier.door_changed()
+        """Hooks are known to run."""
+        self._courier.hooks_run()
 
     def suspect_end(self) -> None:
         """The harness cancelled a call: its user may have stopped the turn, which no hook tells."""

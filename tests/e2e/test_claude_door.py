@@ -1,0 +1,213 @@
+"""The door into Claude Code with the real shim and the real broker: what goes wrong with it, and what others see of it.
+
+Claude Code is played here by a process with an inbox; the real one is in the harness tier.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.shim.process import SHIM, ShimProcess, finish_all
+from tests.support.private_broker import PrivateBroker
+from tests.support.wire_client import poll
+from xsessiond.core.envelope import parse_envelopes
+
+WITHIN_S = 15.0
+RESTARTING = """
+import subprocess, sys
+while subprocess.call(sys.argv[1:]) != 0:
+    pass
+"""
+"""A harness that starts its MCP server again when that was killed; its standard streams go on."""
+
+
+class Inbox:
+    """The inbox of a session. texts: what was posted, in order."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.texts: list[str] = []
+        self._arrived = threading.Condition()
+        self.open()
+
+    def open(self) -> None:
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(self.path))
+        self._listener.listen(8)
+        self._thread = threading.Thread(target=self._serve, args=(self._listener,), daemon=True)
+        self._thread.start()
+
+    def _serve(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                link, _ = listener.accept()
+            except OSError:
+                return
+            with link, link.makefile("rb") as lines:
+                for line in lines:
+                    with self._arrived:
+                        self.texts.append(json.loads(line)["message"]["content"])
+                        self._arrived.notify_all()
+
+    def next(self, number: int) -> str:
+        """The post of this number, counted from 1."""
+        with self._arrived:
+            assert self._arrived.wait_for(lambda: len(self.texts) >= number, WITHIN_S), self.texts
+            return self.texts[number - 1]
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join(WITHIN_S)
+        self.path.unlink()
+
+
+class Rig:
+    """A broker, an inbox, and a shim that thinks it is Claude Code's."""
+
+    def __init__(self, broker: PrivateBroker, harness: str | None = None) -> None:
+        self.broker = broker
+        self.inbox = Inbox(broker.root / "inbox.sock")
+        command = (sys.executable, "-c", harness, *SHIM) if harness else ()
+        self.shim = ShimProcess(
+            broker,
+            *command,
+            XSESSIOND_NAME="api",
+            XSESSIOND_HOOKS="1",
+            CLAUDE_CODE_SESSION_ID="c-1",
+            CLAUDE_CODE_MESSAGING_SOCKET=str(self.inbox.path),
+        )
+        self.shim.initialize(client="claude-code")
+
+    def row(self, **wanted: object) -> dict[str, Any]:
+        def look() -> list[dict[str, Any]]:
+            found: list[dict[str, Any]] = json.loads(self.broker.ctl("list", "--json").stdout)["sessions"]
+            return found
+
+        def as_wanted(rows: list[dict[str, Any]]) -> bool:
+            return len(rows) == 1 and all(rows[0][key] == value for key, value in wanted.items())
+
+        return poll(look, as_wanted, within_s=WITHIN_S)[0]
+
+    def send(self, text: str) -> str:
+        sent = self.broker.ctl("send", "api", text, "--json")
+        message_id: str = json.loads(sent.stdout)["id"]
+        return message_id
+
+    def state_of(self, message_id: str) -> str:
+        entries = json.loads(self.broker.ctl("log", "--json").stdout)["entries"]
+        return str(next(entry["state"] for entry in entries if entry["id"] == message_id))
+
+    def await_state(self, message_id: str, state: str) -> None:
+        poll(lambda: self.state_of(message_id), lambda found: found == state, within_s=WITHIN_S)
+
+    def hook(self, event: str, **fields: object) -> Any:
+        result = self.shim.call("hook", hook_event_name=event, session_id="c-1", **fields)
+        return json.loads(result["content"][0]["text"])
+
+
+@pytest.fixture
+def rig(broker: PrivateBroker) -> Iterator[Rig]:
+    broker.start()
+    rig = Rig(broker)
+    yield rig
+    finish_all()
+
+
+def test_written_is_handed_and_only_a_prompt_makes_it_delivered(rig: Rig) -> None:
+    """W1, W9: and the sender is told nothing that is not so."""
+    rig.row(state="idle", delivery="push")
+    message_id = rig.send("hello")
+    text = rig.inbox.next(1)
+    [envelope] = parse_envelopes(text)
+    assert envelope.attributes["id"] == message_id
+    rig.await_state(message_id, "handed")
+    assert rig.hook("UserPromptSubmit", prompt="typed by a person", permission_mode="default") == {}
+    assert rig.state_of(message_id) == "handed"
+    assert rig.hook("UserPromptSubmit", prompt=text) == {}
+    rig.await_state(message_id, "delivered")
+    rig.row(state="busy")
+
+
+def test_a_shim_that_dies_before_the_evidence_gives_the_message_back(rig: Rig) -> None:
+    """W9: kill -9 after the lease and before the acknowledgement; it comes once more, under the same id."""
+    message_id = rig.send("hello")
+    rig.inbox.next(1)
+    rig.await_state(message_id, "handed")
+    rig.shim.shim().kill()
+    rig.await_state(message_id, "queued")
+
+
+def test_an_adapter_that_is_restarted_is_the_same_session_and_is_pushed_to_again(broker: PrivateBroker) -> None:
+    """W22, W11: a new process below the same harness; same id, name and mail, and the door works."""
+    broker.start()
+    rig = Rig(broker, RESTARTING)
+    before = rig.row(delivery="push")
+    first = rig.send("before")
+    rig.inbox.next(1)
+    for number in range(2, 5):
+        rig.shim.shim().kill()
+        rig.shim.initialize(client="claude-code")
+        after = rig.row(delivery="push")
+        assert (after["id"], after["name"]) == (before["id"], before["name"])
+        text = rig.inbox.next(number)
+        assert first in text
+    rig.hook("UserPromptSubmit", prompt=rig.inbox.texts[-1])
+    rig.await_state(first, "delivered")
+    second = rig.send("after")
+    rig.hook("UserPromptSubmit", prompt=rig.inbox.next(5))
+    rig.await_state(second, "delivered")
+    finish_all()
+
+
+def test_an_inbox_that_breaks_is_told_to_others_and_the_next_step_brings_the_mail(rig: Rig) -> None:
+    """W17: `list` says so before anyone sends again, and nothing is lost; when it is back, that is told too."""
+    rig.row(delivery="push")
+    rig.hook("UserPromptSubmit", prompt="work", permission_mode="default")
+    rig.inbox.close()
+    message_id = rig.send("hello")
+    rig.row(delivery="turn", queued=1)
+    context = rig.hook("PostToolUse")["hookSpecificOutput"]["additionalContext"]
+    assert "| hello" in context
+    rig.inbox.open()
+    assert rig.hook("Stop") == {}
+    rig.await_state(message_id, "delivered")
+    rig.row(delivery="push", state="idle")
+    rig.send("again")
+    assert "| again" in rig.inbox.next(1)
+
+
+def test_a_broker_that_is_restarted_finds_the_session_as_it_is(rig: Rig) -> None:
+    """1.5, W11: state, class and door are told anew, and what was under way is not posted twice."""
+    rig.hook("UserPromptSubmit", prompt="work", permission_mode="bypassPermissions")
+    before = rig.row(**{"class": "bypass", "state": "busy"})
+    [daemon] = [process for process in rig.broker.processes() if process.cmdline()[-1] == "xsessiond"]
+    daemon.kill()
+    daemon.wait(WITHIN_S)
+    rig.broker.start()
+    after = rig.row(**{"class": "bypass", "state": "busy", "delivery": "push"})
+    assert after["id"] == before["id"]
+
+
+def test_what_its_user_sees_and_what_its_model_is_told_agree(rig: Rig) -> None:
+    """W2: `handed` is neither sent nor lost, and the queue of the receiver still has it."""
+    message_id = rig.send("hello")
+    rig.inbox.next(1)
+    rig.await_state(message_id, "handed")
+    assert rig.row()["queued"] == 1
+    told = rig.shim.call("read_messages")
+    assert told["structuredContent"]["messages"] == []
+    assert "on its way" not in told["content"][0]["text"]
+    second = rig.send("second")
+    told = rig.shim.call("read_messages")
+    assert told["structuredContent"]["messages"] == []
+    assert "on its way into this conversation" in told["content"][0]["text"]
+    assert rig.state_of(second) == "queued"
