@@ -272,7 +272,7 @@ def test_an_answer_that_nobody_got_goes_back_and_its_news_is_not_lost() -> None:
     rig.give(1, receipts=("m-9 expired.",))
     rig.courier.put_away(rig.fetched[0])
     assert rig.told("release") == [{"ids": [message_id(1)]}]
-    assert rig.courier.news
+    assert rig.courier.supply.news
     rig.courier.fetch(9800, rig.fetched.append)
     rig.give()
     assert rig.fetched[1].news == ["m-9 expired."]
@@ -283,7 +283,7 @@ def test_news_wakes_nobody_unless_it_was_asked_for() -> None:
     rig = Rig()
     rig.courier.hear("news", {"receipts": 1, "wake": False})
     assert "take" not in rig.link.methods()
-    assert rig.courier.anything_waits
+    assert rig.courier.supply.anything_waits
     assert not rig.courier.wants_hook(stopping=True)
     assert rig.courier.wants_hook(stopping=False)
     rig.courier.hear("news", {"receipts": 2, "wake": True})
@@ -307,7 +307,7 @@ def test_a_lot_of_news_comes_in_parts() -> None:
     text = rig.door.posted[0][0]
     assert len(text) < 3000
     assert "You are called api-fox." in text
-    assert rig.courier.news
+    assert rig.courier.supply.news
     rig.courier.fetch(9800, rig.fetched.append)
     rig.give()
     assert rig.fetched[0].news[0] not in text
@@ -352,7 +352,7 @@ def test_another_conversation_gets_nothing_of_the_one_before() -> None:
     rig.door.done(WRITTEN)
     rig.courier.forget_conversation()
     assert not rig.courier.under_way
-    assert not rig.courier.anything_waits
+    assert not rig.courier.supply.anything_waits
     rig.door.done(WRITTEN)
     assert rig.courier.due is None
 
@@ -387,7 +387,7 @@ def test_a_take_that_fails_leaves_everything_as_it_was() -> None:
     rig.courier.hear("mail", {"queued": 1})
     rig.link.answer_to("take", None, {"code": "no_broker", "text": "No."})
     assert rig.door.posted == []
-    assert rig.courier.waiting
+    assert rig.courier.supply.waiting
     rig.courier.turn_is("busy")
     assert rig.link.methods().count("take") == 2
 
@@ -413,9 +413,9 @@ def test_others_words_are_nothing_to_it() -> None:
 def test_what_is_in_the_way_is_told_as_it_changes() -> None:
     rig = Rig(FakeDoor(opened=False))
     told: list[bool] = []
-    rig.courier.on_waiting = lambda: told.append(rig.courier.anything_waits)
+    rig.courier.supply.on_change = lambda: told.append(rig.courier.supply.anything_waits)
     rig.courier.hear("mail", {"queued": 1})
-    rig.courier.note_left(0)
+    rig.courier.supply.note_left(0)
     assert told == [True, False]
 
 

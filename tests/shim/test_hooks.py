@@ -203,10 +203,10 @@ def test_another_conversation_is_another_session() -> None:
     """7.5: what the cleared one had not taken is not for this one."""
     rig = Rig()
     rig.quietly("UserPromptSubmit", prompt="x")
-    rig.courier.waiting = True
+    rig.courier.supply.waiting = True
     rig.quietly("SessionStart", session_id="c-2", source="clear")
     assert rig.link.renewed == 1
-    assert not rig.courier.waiting
+    assert not rig.courier.supply.waiting
     assert rig.identity.harness_session_id == "c-2"
     rig.quietly("UserPromptSubmit", session_id="c-2", prompt="anew")
     assert rig.link.renewed == 1

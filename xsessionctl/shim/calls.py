@@ -266,7 +266,7 @@ class Calls:
     def _open(self, result: Mapping[str, object]) -> Batch:
         batch = self._mailbag.open(result)
         if not self._courier.under_way:
-            self._courier.note_left(batch.left)
+            self._courier.supply.note_left(batch.left)
         return batch
 
     def _put_away(self, item: _Running, result: Mapping[str, object] | None) -> None:
@@ -278,13 +278,13 @@ class Calls:
         batch = self._mailbag.open(result or {})
         self._stash += batch.news
         self._release(batch.ids + batch.surplus + ([str(reply.get("id"))] if reply else []))
-        self._courier.acknowledge(batch.stale)
+        self._courier.supply.acknowledge(batch.stale)
 
     # -- answering -----------------------------------------------------------------------------------------------------
 
     def _show(self, item: _Running, batch: Batch) -> None:
         self._release(batch.surplus)
-        self._courier.acknowledge(batch.stale)
+        self._courier.supply.acknowledge(batch.stale)
         news = list(batch.news)
         if not item.call.aside:
             news[:0] = [*self._link.notices, *self._stash]
@@ -329,7 +329,7 @@ class Calls:
             self._forget(item)
             if ids:
                 self._mailbag.note_written(ids)
-                self._courier.acknowledge(ids)
+                self._courier.supply.acknowledge(ids)
 
         def dropped() -> None:
             self._forget(item)

@@ -128,7 +128,7 @@ class Conversation:
         self._hooks = self.session.hooks = Hooks(identity, self.session.link, self.session.courier, OPENCODE)
         self._hooks.note_hooks_run()
         self.session.use_door(self.door)
-        self.session.courier.on_waiting = self._look_behind
+        self.session.courier.supply.on_change = self._look_behind
 
     def begin(self) -> None:
         """The session is to be known."""
@@ -233,7 +233,7 @@ class Conversation:
         if self._state in RUNNING:
             return
         for item in list(self._posts.values()):
-            held_up = not item.quiet or self.session.courier.waiting
+            held_up = not item.quiet or self.session.courier.supply.waiting
             if item.message is not None and item.text and held_up and not item.pushed:
                 item.pushed = True
                 self._write("", quiet=False)

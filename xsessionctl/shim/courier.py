@@ -13,7 +13,7 @@ from __future__ import annotations
 from time import monotonic
 
 from xsessionctl.shim.door import DELIVERED, GONE, REFUSED, WRITTEN, Door
-from xsessionctl.shim.mail import Batch
+from xsessionctl.shim.supply import Supply
 from xsessiond.core import limits
 
 TYPE_CHECKING = False
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from xsessionctl.shim.broker_link import BrokerLink
     from xsessionctl.shim.identity import Identity
-    from xsessionctl.shim.mail import Mailbag
+    from xsessionctl.shim.mail import Batch, Mailbag
 
 RETRY_FIRST_S, RETRY_MOST_S = 1.0, 30.0
 """Pause before a door that said "not now" is tried again; it doubles."""
@@ -31,8 +31,6 @@ UNSEEN_S = limits.STALLED_AFTER_S + 5.0
 before it says so to the sender."""
 RUNNING = ("busy", "waiting")
 """States in which a turn runs."""
-NEWS_UNITS = 2500
-"""Characters of news that go with one batch; the rest goes with the next."""
 NEXT_STEP_ONLY = ("inject", "steer")
 """Modes that start no turn, ever: hooks carry them where the door might."""
 
@@ -40,20 +38,18 @@ NEXT_STEP_ONLY = ("inject", "steer")
 class Courier:
     """One session's deliveries.
 
-    state: of the turn, as the hooks tell it. waiting: the broker has mail for us. wake: it has something to say that is
-    worth a turn of its own. hooked: hooks run, and their answers can carry text. ringing: the door was
-    asked for a turn that has not begun. on_waiting: called when
-    `anything_waits` may have changed.
+    state: of the turn, as the hooks tell it. supply: what the broker has. hooked: hooks run, and their answers can
+    carry text. ringing: the door was asked for a turn that has not begun.
     """
 
     __slots__ = (
         "_bag", "_door", "_doubted", "_handed_over", "_heard", "_hold_for_hooks", "_identity", "_kept", "_link",
-        "_news", "_posted", "_retry_at", "_retry_s", "_shown", "_taking", "_told", "_unseen_since", "_untold",
-        "hooked", "on_waiting", "ringing", "state", "waiting", "wake",
+        "_posted", "_retry_at", "_retry_s", "_shown", "_told", "_unseen_since", "hooked", "ringing", "state", "supply",
     )  # fmt: skip
 
     def __init__(self, identity: Identity, link: BrokerLink, bag: Mailbag) -> None:
         self._identity, self._link, self._bag = identity, link, bag
+        self.supply = Supply(link, bag)
         self._door = Door()
         self._posted: Batch | None = None
         self._handed_over = self._heard = False
@@ -65,26 +61,11 @@ class Courier:
         self.ringing = False
         self._shown: list[str] = []
         self._told = False
-        self._untold: list[str] = []
-        self._taking = False
         self._doubted = False
-        self._news = False
         self.state = "unknown"
         self.hooked = False
-        self.waiting = self.wake = False
-        self.on_waiting: Callable[[], None] = _nothing
 
     # -- what others ask -----------------------------------------------------------------------------------------------
-
-    @property
-    def anything_waits(self) -> bool:
-        """Whether there is something for this session's model."""
-        return self.waiting or self.news
-
-    @property
-    def news(self) -> bool:
-        """Whether there is something to say that is no message."""
-        return self._news or bool(self._untold or self._link.notices)
 
     @property
     def under_way(self) -> bool:
@@ -136,30 +117,18 @@ class Courier:
 
     def link_is_up(self, queued: int) -> None:
         """The session is attached; so many messages wait for it. Leases of an earlier link are void."""
-        unacked = sorted(self._bag.unacked)
-        if unacked:
-            self.acknowledge(unacked)
         known = self._link.session or {}
         if known.get("delivery") not in (None, self._identity.delivery):
             # The door opened while the session introduced itself.
             self._link.tell("update", {"delivery": self._identity.delivery, "modes": list(self._identity.modes)})
-        self._taking = False
         self._kept = None
-        self.waiting = queued > 0
-        self.on_waiting()
+        self.supply.begin(queued)
         self.consider()
 
     def hear(self, method: str, params: dict[str, object]) -> None:
         """The broker says something by itself."""
-        if method == "mail":
-            self.waiting = True
-        elif method == "news":
-            self._news = True
-            self.wake = self.wake or params.get("wake") is True
-        else:
-            return
-        self.on_waiting()
-        self.consider()
+        if self.supply.hear(method, params):
+            self.consider()
 
     def turn_is(self, state: str) -> None:
         """The hooks say what the session does now."""
@@ -190,7 +159,7 @@ class Courier:
             # From a post that is not remembered: of an earlier process of this session, or given up too early.
             late = [mark for mark in marks if mark.startswith("m-")]
             self._bag.note_written(late)
-            self.acknowledge(late)
+            self.supply.acknowledge(late)
             if self._doubted:
                 self._doubted = False
                 self._door.reopen()
@@ -202,16 +171,14 @@ class Courier:
         if self._shown or self._told:
             shown, self._shown, self._told = self._shown, [], False
             self._bag.note_written(shown)
-            self._confirm(shown)
+            self.supply.confirm(shown)
             self.consider()
 
     def forget_conversation(self) -> None:
         """Another one begins: what this one has not taken is not for it."""
         self._posted = self._kept = self._unseen_since = self._retry_at = None
         self._shown, self._told, self._hold_for_hooks, self.ringing = [], False, False, False
-        self.waiting = self._news = self.wake = False
-        self._untold.clear()
-        self.on_waiting()
+        self.supply.forget()
 
     def tick(self, now: float) -> None:
         """Does what is due."""
@@ -232,16 +199,16 @@ class Courier:
     def consider(self) -> None:
         """Takes what waits, if the door can be used for it now."""
         running = self.state in RUNNING
-        if self._link.state != "up" or self._taking or self.under_way or not self._is_open:
+        if self._link.state != "up" or self.supply.taking or self.under_way or not self._is_open:
             return
         if running and (self._hold_for_hooks or not self._door.busy_too):
             return
-        if not (self.waiting or self.wake):
+        if not (self.supply.waiting or self.supply.wake):
             return
         if self._door.announces:
             self._ring()
         else:
-            self._take(limits.TAKE_MAX if self.waiting else 0, self._door.most, self._taken)
+            self.supply.take(limits.TAKE_MAX if self.supply.waiting else 0, self._door.most, self._taken)
 
     def _ring(self) -> None:
         """Has a turn begin; what waits comes with its hooks."""
@@ -285,8 +252,7 @@ class Courier:
             self._retry_s = RETRY_FIRST_S
             self._handed_over = True
             self._await_evidence()
-            if batch.ids:
-                self._link.tell("handed", {"ids": batch.ids})
+            self.supply.hand(batch.ids)
         elif outcome == DELIVERED:
             self._arrived(batch, [])
         elif outcome == REFUSED and self.state not in RUNNING and not set(NEXT_STEP_ONLY).isdisjoint(batch.modes):
@@ -306,7 +272,7 @@ class Courier:
     def _arrived(self, batch: Batch, others: list[str]) -> None:
         self._posted = self._unseen_since = None
         self._bag.note_written(batch.ids)
-        self._confirm(batch.ids + [mark for mark in others if mark.startswith("m-")])
+        self.supply.confirm(batch.ids + [mark for mark in others if mark.startswith("m-")])
         self.consider()
 
     def _give_up(self) -> None:
@@ -315,90 +281,33 @@ class Courier:
         if batch is not None:
             self.put_away(batch)
         self.door_changed()
-        self.on_waiting()
 
     # -- by a hook -----------------------------------------------------------------------------------------------------
 
     def wants_hook(self, *, stopping: bool) -> bool:
         """Whether the answer to a hook should carry what waits. stopping: it would make the turn go on."""
-        if self._link.state != "up" or self._taking or not (self._mail_for_hooks or (self.news and not stopping)):
+        if self._link.state != "up" or self.supply.taking:
+            return False
+        if not self._mail_for_hooks and (stopping or not self.supply.news):
             return False
         return not (stopping and self._is_open)
 
     @property
     def _mail_for_hooks(self) -> bool:
-        if not self.waiting or self.under_way:
+        if not self.supply.waiting or self.under_way:
             return False
         return self._hold_for_hooks or not self._is_open or (self.state in RUNNING and not self._door.busy_too)
 
     def fetch(self, most: int, done: Callable[[Batch], None]) -> None:
         """What the answer to a hook carries, at most so many characters. Call `show` or `put_away` with it."""
-        self._take(limits.TAKE_MAX if self._mail_for_hooks else 0, most, done)
+        self.supply.take(limits.TAKE_MAX if self._mail_for_hooks else 0, most, done)
 
     def show(self, batch: Batch) -> None:
         """The answer has been written."""
         self._shown += batch.ids
         self._told = self._told or bool(batch.news)
-        if batch.ids:
-            self._link.tell("handed", {"ids": batch.ids})
+        self.supply.hand(batch.ids)
 
     def put_away(self, batch: Batch) -> None:
         """It will not be shown after all."""
-        self.waiting = self.waiting or bool(batch.ids)
-        self._release(batch.ids)
-        self._untold += batch.news
-
-    def note_left(self, left: int) -> None:
-        """A tool's result took mail; so many still wait."""
-        self.waiting = left > 0
-        self.on_waiting()
-
-    # -- asking --------------------------------------------------------------------------------------------------------
-
-    def _take(self, count: int, most: int, done: Callable[[Batch], None]) -> None:
-        self._taking = True
-
-        def answered(result: dict[str, object] | None, error: dict[str, object] | None) -> None:
-            self._taking = False
-            if result is None:
-                done(Batch())
-                return
-            from xsessionctl.shim.bodies import spill
-
-            batch = self._bag.open(result, most - NEWS_UNITS, spill)
-            self._release(batch.surplus)
-            self.acknowledge(batch.stale)
-            if count:
-                self.waiting = batch.left > 0
-            batch.news[:0] = [*self._link.notices, *self._untold]
-            self._link.notices.clear()
-            self._untold = batch.cut_news(NEWS_UNITS)
-            self._news = self.wake = False
-            self.on_waiting()
-            done(batch)
-
-        self._link.ask("take", {"max": count, "render": True}, monotonic() + limits.SHIM_HANDSHAKE_S, answered)
-
-    def acknowledge(self, ids: list[str]) -> None:
-        """Tells the broker that these are in the context; it is told again until it has answered."""
-        if ids:
-            self._confirm(ids)
-
-    def _confirm(self, ids: list[str]) -> None:
-        """The same, and by it that the news shown before has been told."""
-        if self._link.state != "up":
-            return
-
-        def done(result: dict[str, object] | None, error: dict[str, object] | None) -> None:
-            if result is not None:
-                self._bag.unacked.difference_update(ids)
-
-        self._link.ask("ack", {"ids": ids}, monotonic() + limits.SHIM_ANSWER_S, done)
-
-    def _release(self, ids: list[str]) -> None:
-        if ids:
-            self._link.tell("release", {"ids": ids})
-
-
-def _nothing() -> None:
-    pass
+        self.supply.put_back(batch)

@@ -68,7 +68,8 @@ class Session:
             directory = HookDirectory(self.identity.pid, self.hooks, self.sources)
             self.sources.append(directory)
             self._close.append(directory.close)
-            self.courier.on_waiting = lambda: directory.flag("mail", on=self.courier.anything_waits)
+            supply = self.courier.supply
+            supply.on_change = lambda: directory.flag("mail", on=supply.anything_waits)
         if harness == "claude":
             from xsessionctl.shim.doors import claude
 
