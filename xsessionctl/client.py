@@ -9,7 +9,7 @@ mean, who prints.
 from __future__ import annotations
 
 import sys
-from os import geteuid
+from os import environ, geteuid
 from time import monotonic
 
 from xsessionctl.codec import decode, encode
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 UNGREETED = ("status", "stop", "restart")
 """Methods that need no `hello`, so that any version may ask for them. The first two are frozen for ever."""
 RESTART = "The broker is older: `xsessionctl restart` has the one of this installation go on in its place."
+CONVERSATION = "CODEX_THREAD_ID"
+"""See `xsessionctl.fast`."""
 MAX_ANSWER = 64 << 20
 """An answer longer than this is not from a broker of ours."""
 
@@ -131,7 +133,9 @@ class Connection:
         greeting = None
         if method not in UNGREETED and not self._greeted:
             greeting = self._next_id()
-            hello = {"protocol": PROTOCOL, "client": f"xsessionctl/{__version__}"}
+            hello: dict[str, object] = {"protocol": PROTOCOL, "client": f"xsessionctl/{__version__}"}
+            if conversation := environ.get(CONVERSATION):
+                hello["conversation"] = conversation
             frames = encode({"jsonrpc": "2.0", "id": greeting, "method": "hello", "params": hello}) + "\n"
         request = self._next_id()
         asked = encode({"jsonrpc": "2.0", "id": request, "method": method, "params": params or {}}) + "\n"

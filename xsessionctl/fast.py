@@ -10,7 +10,7 @@ Refuses to know: options with values, words for failures.
 """
 
 import sys
-from os import geteuid
+from os import environ, geteuid
 from time import monotonic
 
 from xsessiond.paths import PathError, resolve_paths
@@ -27,8 +27,11 @@ VERBS = frozenset(("send", "list", "check", "whoami"))
 TIMEOUT_S = 15.0
 """Default deadline of a command. Long enough to start a broker on a machine that is busy with other things."""
 HELLO = '{"jsonrpc":"2.0","id":1,"method":"hello","params":{"protocol":1,"client":"xsessionctl"}}\n'
+CONVERSATION = "CODEX_THREAD_ID"
+"""Set by Codex in its commands: its conversations share a process, so that nothing else tells whose a command is."""
 MOST = 1 << 20
-"""The greeting, and the longest frame. A test holds both to `core.limits`, which need not be imported for them."""
+"""The greeting, a variable, and the longest frame. A test holds them to `core.limits` and `client`, which need not be
+imported for them."""
 RESULT = b'{"jsonrpc":"2.0","id":2,"result":{'
 """How an answer begins that can be printed without taking it apart."""
 WHOLE_ID = 34
@@ -41,6 +44,15 @@ SENT_WORDS = {
     "delivered": "delivered to",
     "replied": "answered by",
 }
+
+
+def greet(conversation: str | None) -> str:
+    """The greeting's line. conversation: that this command says it is part of."""
+    if not conversation:
+        return HELLO
+    from xsessionctl.codec import encode
+
+    return HELLO[:-3] + f',"conversation":{encode(conversation)}' + HELLO[-3:]
 
 
 def run(words: "Sequence[str]") -> int | None:
@@ -139,7 +151,7 @@ def _exchange(link: "Socket", verb: str, params: "Document", deadline: float) ->
         if len(request) > MOST:
             return None
         asked = True
-        link.sendall(HELLO.encode() + request)
+        link.sendall(greet(environ.get(CONVERSATION)).encode() + request)
         data = b""
         while data.count(b"\n") < 2:
             limit_wait(link, deadline)

@@ -11,6 +11,7 @@ from xsessiond.core.callers import (
     find_caller,
     find_harness,
     find_outer,
+    find_speaker,
     looks_human,
     may_use_token,
     was_seen_whole,
@@ -53,6 +54,32 @@ def test_below_a_harness_of_several_sessions_is_none_of_them() -> None:
     caller = caller_of(house, peer(5, 1000, terminal=True))
     assert caller.kind == "script"
     assert [session.name for session in caller.among] == ["api", "web"]
+
+
+@pytest.mark.parametrize("conversation, name", [("1", "api"), ("2", "web"), ("3", None), (None, None), ("", None)])
+def test_below_several_sessions_one_may_say_in_whose_name_it_speaks(conversation: str | None, name: str | None) -> None:
+    """1.9: a subagent's server, or a command of the shell."""
+    house = House()
+    house.join("api", pid=1000, harness_session_id="1")
+    house.pass_time(1)
+    house.join("web", pid=1000, harness_session_id="2")
+    line = house.connect(peer(5, 1000), conversation=conversation)
+    wire = house.broker.core.wires[line.link]
+    speaker = find_speaker(house.broker.core, wire)
+    assert (speaker.session.name if speaker.is_session else None) == name
+    assert [session.name for session in speaker.among] == ["api", "web"]
+    # It is nobody's mail that it gets by that.
+    assert find_caller(house.broker.core, wire).kind == "script"
+
+
+def test_elsewhere_it_changes_nothing_what_one_says() -> None:
+    house = House()
+    house.join("api", pid=1000, harness_session_id="1")
+    web = house.join("web", pid=2000, harness_session_id="2")
+    for who, expected in ((peer(5, 2000), web.id), (PERSON, None), (peer(90), None)):
+        line = house.connect(who, conversation="1")
+        speaker = find_speaker(house.broker.core, house.broker.core.wires[line.link])
+        assert (speaker.session.id if speaker.is_session else None) == expected
 
 
 def test_a_person() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.core_house import Guest, House
+from tests.support.core_house import Guest, House, peer
 from xsessiond.core.admission import Setting
 
 OUT = Setting("hold", "project", ".xsessiond.toml:1")
@@ -95,3 +95,30 @@ def test_a_session_whose_harness_is_not_known_is_inside_of_what_is_above_it(hous
     inner = house.join("inner", pid=0, inside=outer)
     web = house.join("web")
     assert inner.send(web)["state"] == "held"
+
+
+@pytest.mark.parametrize(
+    "own, sibling, receiver, state",
+    [
+        ("prompting", "prompting", "prompting", "queued"),
+        ("prompting", "bypass", "prompting", "held"),
+        ("bypass", "bypass", "bypass", "queued"),
+        ("bypass", "prompting", "bypass", "held"),
+    ],
+)
+def test_who_says_which_of_several_it_is_part_of_stays_bound_by_all_of_them(
+    house: House, own: str, sibling: str, receiver: str, state: str
+) -> None:
+    """1.9, 4.3: a subagent's message goes out under its session's name; a sibling that borrows that name gains
+    nothing by it."""
+    house.join("main", pid=1000, harness_session_id="t-1", **{"class": own})
+    house.join("sibling", pid=1000, harness_session_id="t-2", **{"class": sibling})
+    web = house.join("web", **{"class": receiver})
+    subagent = house.connect(peer(5, 1000), conversation="t-1")
+    assert subagent.ask("whoami")["name"] == "main"
+    assert subagent.ask("list")["self"]["name"] == "main"
+    sent = subagent.ask("send", to="web", message="from a subagent")
+    assert sent["state"] == state
+    assert subagent.ask("check", message_id=sent["id"])["state"] == state
+    if state == "queued":
+        assert [message["from"]["name"] for message in web.take()] == ["main"]

@@ -13,7 +13,7 @@ import pytest
 from tests.ctl.faulty_broker import faulty_broker, say
 from tests.support.private_broker import PrivateBroker
 from tests.support.wire_client import Member
-from xsessionctl import fast
+from xsessionctl import client, fast
 from xsessionctl.codec import encode_ascii
 from xsessiond.core.limits import MAX_FRAME, PROTOCOL
 
@@ -90,6 +90,14 @@ def test_what_it_does_not_know_is_left_alone(words: list[str]) -> None:
 def test_its_numbers_are_those_of_the_core() -> None:
     assert json.loads(fast.HELLO)["params"]["protocol"] == PROTOCOL
     assert fast.MOST == MAX_FRAME
+    assert fast.CONVERSATION == client.CONVERSATION
+
+
+def test_it_says_which_conversation_it_is_part_of() -> None:
+    assert fast.greet(None) == fast.greet("") == fast.HELLO
+    greeting = json.loads(fast.greet('t-"1"'))
+    assert greeting["params"].pop("conversation") == 't-"1"'
+    assert greeting == json.loads(fast.HELLO)
 
 
 def test_a_missing_broker_is_started(broker: PrivateBroker) -> None:

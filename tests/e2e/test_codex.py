@@ -286,6 +286,29 @@ def test_a_command_of_its_shell_is_the_session(house: House) -> None:
     house.end(terminal)
 
 
+def test_a_subagent_is_not_listed_and_writes_in_its_sessions_name(
+    house: House, terminal: Terminal, ann: ShimProcess
+) -> None:
+    """1.9: it has an MCP server of its own, in a thread of its own; another session in the same daemon is not it."""
+    house.model.play("delegate", Call("spawn_agent", {"message": "[[play report]]"}), Wait("sub is done"))
+    house.model.play("report", Call("send_message", {"to": "ann", "message": "REPORT-65"}), Wait("sub may end"))
+    session = house.only(state="idle", delivery="push")
+    other = house.open(*ASKS)
+    house.await_sessions(2, delivery="push")
+    terminal.enter("[[play delegate]]", STEP_SECONDS)
+    message = read_one(ann)
+    assert (message["from"], message["text"]) == (session["id"], "REPORT-65")
+    house.model.wait_for_gate("sub may end", STEP_SECONDS)
+    assert len(house.sessions()) == 2
+    sent = send(ann, session["ref"], "FOR-MAIN-66", reply_to=message["id"])
+    house.model.open_gate("sub may end")
+    house.model.open_gate("sub is done")
+    _, envelope = house.await_envelope("FOR-MAIN-66")
+    assert envelope.attributes["reply-to"] == message["id"]
+    house.await_state(sent["id"], "delivered")
+    house.end(other)
+
+
 # -- hooks that are trusted --------------------------------------------------------------------------------------------
 
 

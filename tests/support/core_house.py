@@ -474,14 +474,16 @@ class House:
 
     # -- what happens ----------------------------------------------------------------------------
 
-    def connect(self, who: Peer, door: str | None = None, *, hello: bool = True) -> Line:
+    def connect(
+        self, who: Peer, door: str | None = None, *, hello: bool = True, conversation: str | None = None
+    ) -> Line:
         """A connection, with its handshake."""
         self._links += 1
         line = Line(self, self._links, door, who)
         self.lines[line.link] = line
         self.handle(LinkOpened(line.link, door, who, line.protocol))
         if hello:
-            line.ask("hello", protocol=1, client="test")
+            line.ask("hello", protocol=1, client="test", conversation=conversation)
         return line
 
     def join(

@@ -328,6 +328,7 @@ class Broker:
                 "Upgrade the older of the two; `status`, `stop` and `restart` work all the same.",
                 detail={"version": identity.version, "protocol": limits.PROTOCOL},
             )
+        wire.conversation = request.params.conversation
         wire.protocol.step("agreed")
         broker = {"version": identity.version, "instance": identity.instance, "pid": identity.pid}
         self.core.answer(wire, request.id, {"protocol": limits.PROTOCOL, "broker": broker})

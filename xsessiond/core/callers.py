@@ -1,9 +1,9 @@
 """Who speaks: found from what the kernel says of the peer, never from what it writes.
 
 Laws: a link that attached with a session's token is that session; a process at or below a session's harness is that
-session; a process below several sessions (one harness process that runs them all) is none of them for certain; what is
-outside every session is the human where everything speaks for a person in a terminal and nothing for an agent, else a
-script. Refuses to know: what the caller may do.
+session; a process below several sessions (one harness process that runs them all) is none of them for certain, and may
+only say in whose name it speaks; what is outside every session is the human where everything speaks for a person in a
+terminal and nothing for an agent, else a script. Refuses to know: what the caller may do.
 """
 
 from __future__ import annotations
@@ -29,6 +29,17 @@ def find_caller(core: Core, wire: Wire) -> Caller:
     if wire.door is None and looks_human(wire.peer):
         return Caller("human", core.human)
     return Caller("script", core.script)
+
+
+def find_speaker(core: Core, wire: Wire) -> Caller:
+    """The same, where all that follows is whose name stands on what is sent. Below several sessions the caller may say
+    which conversation it is part of, as a subagent or a command of its shell can. It stays bound by what binds each of
+    them (`among`), so that nothing is gained by saying another's; and it gets nobody's mail that way."""
+    caller = find_caller(core, wire)
+    for session in caller.among:
+        if session.harness_session_id is not None and session.harness_session_id == wire.conversation:
+            return Caller("session", session, caller.among)
+    return caller
 
 
 def looks_human(peer: Peer) -> bool:

@@ -87,7 +87,7 @@ class Holding:
             outbound=merge_settings((), outbound),
             project_root=roots.pop() if len(roots) == 1 and not caller.among else None,
         )
-        kind: Kind = "script" if caller.among else "session"
+        kind: Kind = "session" if caller.is_session else "script"
         return Party(kind, _one_of(self._classes(speakers), "several"), policy)
 
     def _bound_by(self, session: Session) -> tuple[Session, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Raw
 
 from xsessiond.core import limits
-from xsessiond.core.callers import find_caller
+from xsessiond.core.callers import find_caller, find_speaker
 from xsessiond.core.effects import FindEvents, FindMessage, FindSent, Found, ReadLog, SendFrame
 from xsessiond.core.errors import Refusal
 from xsessiond.core.ids import is_message_id
@@ -45,7 +45,7 @@ class Questions:
 
     def list_sessions(self, wire: Wire, request: ListSessions, now: Now) -> None:
         """The roster; with `all` also the conversations that ended and may be resumed."""
-        caller = find_caller(self._core, wire)
+        caller = find_speaker(self._core, wire)
         sessions = list(self._core.roster.running())
         if request.params.all:
             sessions += [
@@ -69,7 +69,7 @@ class Questions:
 
     def whoami(self, wire: Wire, request: Whoami, now: Now) -> None:
         """Who the broker takes the caller for, and the rule for its mail."""
-        caller = find_caller(self._core, wire)
+        caller = find_speaker(self._core, wire)
         own = caller.session if caller.is_session else None
         self._core.answer(
             wire,
@@ -112,7 +112,7 @@ class Questions:
     def check(self, wire: Wire, request: Check, now: Now) -> None:
         """State and history of one message, or the caller's last sends. From the store: it remembers what the memory
         need not."""
-        caller = find_caller(self._core, wire)
+        caller = find_speaker(self._core, wire)
         message_id = request.params.message_id
         if message_id is None:
 

@@ -13,7 +13,7 @@ from msgspec import UNSET
 from xsessiond.core import limits
 from xsessiond.core.admission import Admit, Hold, Refuse
 from xsessiond.core.brakes import Brakes
-from xsessiond.core.callers import find_caller
+from xsessiond.core.callers import find_speaker
 from xsessiond.core.delivery import Delivery
 from xsessiond.core.draft import Draft, draft_of
 from xsessiond.core.effects import Prune
@@ -88,7 +88,7 @@ class Sending:
 
     def send(self, wire: Wire, request: Send, now: Now) -> None:
         """A request to send. Raises Refusal, or goes on at once or when the store has answered."""
-        self._begin(wire, draft_of(wire.link, request, find_caller(self._core, wire)), now)
+        self._begin(wire, draft_of(wire.link, request, find_speaker(self._core, wire)), now)
 
     def _begin(self, wire: Wire, draft: Draft, now: Now) -> None:
         if draft.params.key is not None and draft.params.message is not UNSET:

@@ -63,7 +63,7 @@ class Wire:
     """One connection as the broker sees it.
 
     door: id of the session whose private socket it came through, None on the rendezvous. session: whose link it is
-    since `attach`.
+    since `attach`. conversation: that it says it is part of, see `callers.find_speaker`.
     pushed: number of the last push. outstanding: number and message of what was pushed and is still leased to it, by
     id, oldest first. paused: what it gave back is not pushed again yet. borrowed: whose boxes it has leased from
     besides its session's. told: whose receipts it was shown, and the time of the last; it has not gone on from there.
@@ -73,6 +73,7 @@ class Wire:
     door: str | None
     peer: Peer
     protocol: Link
+    conversation: str | None = None
     session: Session | None = None
     caller: Caller | None = None
     push: bool = False
@@ -86,8 +87,8 @@ class Wire:
 
 class Caller(msgspec.Struct, frozen=True):
     """Who speaks. kind: session, human or script. session: the session that speaks, or the human's own box. among:
-    sessions it may be, where its process belongs to several. silenced: it is below an agent whose session was
-    switched off by a project's file, or ended while its harness lived."""
+    sessions it may be, where its process belongs to several, also if it says which of them it is. silenced: it is below
+    an agent whose session was switched off by a project's file, or ended while its harness lived."""
 
     kind: str
     session: Session

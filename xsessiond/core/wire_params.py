@@ -18,10 +18,11 @@ State = Literal["idle", "busy", "waiting", "unknown"]
 
 
 class HelloParams(Struct, frozen=True):
-    """Who speaks, and which protocol."""
+    """Who speaks, and which protocol. conversation: the harness's own id of the one that it is part of, as it says."""
 
     protocol: int
     client: str = ""
+    conversation: str | None = None
 
 
 class Resume(Struct, frozen=True):

@@ -78,19 +78,23 @@ class DaemonClient(AbstractContextManager["DaemonClient"]):
 
     def call(self, method: str, **params: Any) -> Any:
         """The result of a request; AssertionError with what Codex said against it."""
+        answer = self.ask(method, **params)
+        assert "result" in answer, answer
+        return answer["result"]
+
+    def ask(self, method: str, **params: Any) -> dict[str, Any]:
+        """The answer to a request: its `result` or its `error`."""
         self._last_id += 1
         self._socket.send(json.dumps({"id": self._last_id, "method": method, "params": params}))
         for message in self._messages():
             if message.get("id") == self._last_id and "method" not in message:
-                assert "result" in message, message
-                return message["result"]
+                return message
         raise AssertionError("the daemon hung up")
 
     def end_threads(self) -> None:
-        """End all conversations, for good."""
+        """End all conversations, for good. Codex's own cannot be deleted, a subagent's went with its parent's."""
         for thread in self.call("thread/loaded/list")["data"]:
-            if not self.call("thread/read", threadId=thread)["thread"]["ephemeral"]:  # Codex's own end by themselves
-                self.call("thread/delete", threadId=thread)
+            self.ask("thread/delete", threadId=thread)
 
     def _messages(self) -> Iterator[dict[str, Any]]:
         while True:
