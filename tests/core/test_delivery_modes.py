@@ -72,9 +72,9 @@ def test_a_followup_comes_when_the_turn_is_over(api: Guest, web: Guest) -> None:
     assert texts(web.take()) == ["after that"]
 
 
-@pytest.mark.parametrize("mode", ["inject", "steer"])
+@pytest.mark.parametrize("mode", ["auto", "inject", "steer"])
 def test_what_is_for_this_turn_comes_in_this_turn(api: Guest, web: Guest, mode: str) -> None:
-    """3.6, W4: at its next step, whenever that is: nothing is said to anybody that would interrupt it."""
+    """W4, 3.6: at its next step, whenever that is: nothing is said to anybody that would interrupt it."""
     turn(web, "started")
     notes = len(web.line.notes)
     api.send(web, "left, not right", mode=mode)

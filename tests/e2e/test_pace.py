@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.support.private_broker import PrivateBroker
-from tests.support.wire_client import Json, Member, Refused
+from tests.support.wire_client import Json, Member, Refused, ask_once
 from xsessiond.core.limits import EXCHANGE_PER_MINUTE
 
 
@@ -68,3 +68,24 @@ def test_a_follower_of_the_log_sees_what_is_turned_away(broker: PrivateBroker) -
                 ann.send("bob", "the tests pass")
         row = json.loads(following.stdout.readline())["suppressed"]
         assert (row["from"]["name"], row["to"]["id"], row["code"], row["count"]) == ("ann", bob.id, "duplicate", 1)
+
+
+def test_hops_are_counted_over_a_killed_broker_and_are_a_setting(broker: PrivateBroker) -> None:
+    """R2, 10.6: what was read a while ago is in the store, and what may be set is read from the file."""
+    broker.config_dir.mkdir(mode=0o700, exist_ok=True)
+    (broker.config_dir / "config.toml").write_text("[pacing]\nmax_hops = 3\n")
+    process = broker.start()
+    with Member(broker.rendezvous, "ann") as ann, Member(broker.rendezvous, "bob") as bob:
+        assert converse(ann, bob, 100)["detail"]["hop"] == 4
+        process.kill()
+        assert process.wait(20) == -9
+        broker.start()
+        for member in (ann, bob):
+            member.rejoin()
+        with pytest.raises(Refused) as refused:
+            ann.send("bob", "and so on")
+        assert refused.value.data["code"] == "hop_limit"
+        assert refused.value.data["detail"]["cause"] == tell(broker, "log")["entries"][-1]["id"]
+        (broker.config_dir / "config.toml").write_text("[pacing]\nmax_hops = 4\n")
+        ask_once(broker.rendezvous, "reload")
+        assert ann.send("bob", "and so on")["state"] == "queued"
