@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.users import STRANGER, as_user, needs_root
 from xsessiond.paths import UnsafePath
-from xsessiond.private_dirs import ensure_private_dir
+from xsessiond.private_dirs import ensure_private_dir, remove_older
 
 UID = os.geteuid()
 
@@ -161,3 +161,17 @@ def test_links_in_a_circle_end(short_dir: Path) -> None:
 def test_where_it_cannot_be_made_the_system_s_error_is_raised(short_dir: Path) -> None:
     with as_user(STRANGER), pytest.raises(PermissionError):
         ensure_private_dir("/etc/xsessiond-is-not-made-here")
+
+
+def test_what_is_old_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    for name, written in (("old", 100), ("new", 300)):
+        (tmp_path / name).write_text(name)
+        os.utime(tmp_path / name, (written, written))
+    (tmp_path / "folder").mkdir()
+    os.utime(tmp_path / "folder", (100, 100))
+    (tmp_path / "link").symlink_to(tmp_path / "new")
+    os.utime(tmp_path / "link", (100, 100), follow_symlinks=False)
+    remove_older(str(tmp_path), 200)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["folder", "new"]
+    assert (tmp_path / "new").read_text() == "new"
+    remove_older(str(tmp_path / "missing"), 200)

@@ -49,6 +49,7 @@ VERBS = {
     "completion": "Completion for your shell, with live names.",
     "run": "Run a harness that nothing but typing can wake.",
     "mcp": "The MCP server that a harness starts.",
+    "hook": "What a harness runs as a command hook.",
     "bridge": "What the plugin of a harness starts.",
 }
 """Every verb with its line in the overview, in the order of the overview."""

@@ -44,6 +44,21 @@ def ensure_private_dir(path: str) -> None:
         os.close(descriptor)
 
 
+def remove_older(path: str, oldest: float) -> None:
+    """Remove the files in a directory that were last written before `oldest`, seconds of the epoch. What is not there,
+    or not ours to remove, is left."""
+    try:
+        entries = list(os.scandir(path))
+    except OSError:
+        return
+    for entry in entries:
+        try:
+            if entry.stat(follow_symlinks=False).st_mtime < oldest:
+                os.unlink(entry.path)
+        except OSError:
+            pass  # somebody else was first
+
+
 def _make_dir(path: str) -> None:
     parent = os.path.dirname(path)
     if parent != path and not os.path.lexists(parent):

@@ -457,3 +457,10 @@ def test_completion_without_a_broker_starts_none(broker: PrivateBroker) -> None:
     done = broker.ctl(_XSESSIONCTL_COMPLETE="bash_complete", COMP_WORDS="xsessionctl send a", COMP_CWORD="2")
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "", "")
     assert not broker.rendezvous.exists()
+
+
+def test_a_hook_outside_of_a_session_does_nothing(broker: PrivateBroker) -> None:
+    done = broker.ctl("hook", "gemini", "AfterTool", stdin="{}")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert not broker.rendezvous.exists()
+    assert broker.ctl("hook", "gemini").returncode == 2

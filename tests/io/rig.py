@@ -51,6 +51,7 @@ class Surroundings:
         self.doors: list[str] = []
         self.stopped = trio.Event()
         self.alive = True
+        self.texts_dir = "/nowhere"
         self.engine: Engine | None = None
         self.on_close: Callable[[], None] = lambda: None
 

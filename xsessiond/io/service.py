@@ -108,6 +108,11 @@ class Service:
         """See `Doors.close`."""
         self._doors.close(session_id)
 
+    @property
+    def texts_dir(self) -> str:
+        """See `Surroundings`."""
+        return self._lock.paths.bodies_dir
+
     def watch(self, process: ProcessId) -> bool:
         """See `ExitWatch.watch`."""
         return self._exits.watch(process)

@@ -28,6 +28,10 @@ from xsessiond.core.effects import (
 class Surroundings(Protocol):
     """What the engine needs of the rest of the shell. All return at once."""
 
+    @property
+    def texts_dir(self) -> str:
+        """Where clients put the texts that are too long for a harness."""
+
     def open_door(self, session_id: str, ref: str) -> None:
         """Listens on the session's private socket; nothing to do if it does."""
 

@@ -10,6 +10,7 @@ import trio
 
 from xsessiond.core.limits import CHECKPOINT_BYTES
 from xsessiond.io.surroundings import Surroundings
+from xsessiond.private_dirs import remove_older
 from xsessiond.store.contract import Store, StoreError
 
 
@@ -46,7 +47,7 @@ class Upkeep:
             pass  # it is alive; what it could not store was told by those who asked for it
 
     async def prune(self, older_than_ms: int) -> None:
-        """Deletes what is final and older than that."""
+        """Deletes what is final and older than that, and the files that clients made of texts as old."""
         try:
             count = await trio.to_thread.run_sync(lambda: self._store.prune(older_than_ms=older_than_ms))
         except StoreError as error:
@@ -54,3 +55,4 @@ class Upkeep:
             return
         if count:
             self._around.write_log("info", "pruned", {"messages": count})
+        await trio.to_thread.run_sync(remove_older, self._around.texts_dir, older_than_ms / 1000)
