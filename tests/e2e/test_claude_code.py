@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -25,7 +26,7 @@ from tests.support.harness.reading import envelopes_in
 from tests.support.harness.runner import START_SECONDS, STEP_SECONDS
 from tests.support.human import as_human
 from tests.support.private_broker import PrivateBroker
-from tests.support.wire_client import poll
+from tests.support.wire_client import ask_once, poll
 from xsessiond.core.envelope import ParsedEnvelope
 
 pytestmark = [pytest.mark.harness, pytest.mark.slow, pytest.mark.timeout(900)]  # the first run installs the CLI
@@ -321,6 +322,38 @@ class TestConversations:
         assert new["pid"] != old["pid"]
         api.model.wait_for("KEPT-9", STEP_SECONDS)
         api.await_state(kept["id"], "delivered")
+
+
+def test_a_conversation_is_resumed_for_a_message(api: Claude) -> None:
+    """11.1, N2: by the user's command, in a terminal of its own; what it was resumed for wakes it. Its class is said by
+    the command, since Claude Code tells it with the first turn only."""
+    old = api.row(state="idle")
+    assert api.terminal is not None
+    api.terminal.stop()
+    poll(api.rows, lambda rows: rows == [], within_s=STEP_SECONDS)
+    tmux = ["tmux", "-u", "-S", str(api.session.root / "resumed.sock"), "-f", "/dev/null"]
+    clean = ["env", "-i", *(f"{key}={value}" for key, value in api.session.environment.items())]
+    resume = ["XSESSIOND_CLASS=prompting", str(api.session.command), "--resume", "{harness_session_id}", *ASKS]
+    command = [*tmux, "new-session", "-d", "-x", "150", "-y", "45", "-c", "{cwd}", *clean, *resume]
+    settings = api.broker.config_dir / "config.toml"
+    settings.write_text(f"[harness.claude]\nresume = {json.dumps(command)}\n")
+    assert ask_once(api.broker.rendezvous, "reload")["ok"]
+    try:
+        done = api.broker.ctl(
+            "send", "--json", "--when-offline", "resume", old["id"], "GO-ON-10", within_s=START_SECONDS + STEP_SECONDS
+        )
+        sent = json.loads(done.stdout)
+        assert sent.get("to", {}).get("id") == old["id"], done.stdout
+        assert sent["notice"] == f"{old['name']} was not running; it was resumed for this."
+        request = api.model.wait_for("GO-ON-10", STEP_SECONDS)
+        assert envelope_of(request, sent["id"]).body == "GO-ON-10"
+        api.await_state(sent["id"], "delivered")
+        new = api.row(id=old["id"], name=old["name"], harness_session_id=old["harness_session_id"])
+        assert new["pid"] != old["pid"]
+    finally:
+        harnesses = [psutil.Process(row["pid"]) for row in api.rows()]
+        subprocess.run([*tmux, "kill-server"], capture_output=True, timeout=10, check=False)
+        assert wait_gone(harnesses, 10.0) == []
 
 
 def test_a_harness_that_is_killed_is_gone_within_a_second(api: Claude) -> None:
