@@ -169,7 +169,7 @@ def _state(session: Mapping[str, object]) -> str:
     if state in ("unresponsive", "offline"):
         more = ", can resume" if session.get("can_resume") else ""
         return f"{state} {age(seconds_since(session.get('last_seen_at')))}".rstrip() + more
-    return state
+    return f"{state}, no terminal" if session.get("attended") is False else state
 
 
 def _waiting(session: Mapping[str, object]) -> str:

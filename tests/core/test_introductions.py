@@ -513,6 +513,15 @@ def test_what_the_harness_reports_is_shown_at_once(house: House) -> None:
     assert listed["state"] == "unknown", "what a harness does now, it must say again"
 
 
+def test_that_nobody_looks_at_it_is_forgotten_when_it_comes_back(house: House) -> None:
+    api = house.join("api", pid=1000)
+    assert api.line.ask("update", attended=False)["session"]["attended"] is False
+    assert "attended" not in api.line.ask("update", attended=True)["session"]
+    api.line.ask("update", attended=False)
+    api.line.drop()
+    assert "attended" not in house.join("api", pid=1000).line.ask("update")["session"]
+
+
 def test_only_a_session_reports_and_ends(house: House) -> None:
     api = house.join("api")
     line = house.connect(api.peer, door=api.id)

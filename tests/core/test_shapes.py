@@ -79,6 +79,15 @@ def test_a_session_that_does_not_run_takes_no_mail() -> None:
     assert (shape.pid, shape.state, shape.delivery) == (None, "offline", "none")
 
 
+def test_a_session_says_only_that_nobody_looks_at_it() -> None:
+    one = session()
+    assert "attended" not in plain(shape_session(one, "box"))
+    one.attended = False
+    assert plain(shape_session(one, "box"))["attended"] is False
+    one.process, one.ended_at = None, 5
+    assert "attended" not in plain(shape_session(one, "box"))
+
+
 @pytest.mark.parametrize("now, age", [(1_000, 0), (1_999, 0), (2_000, 1), (0, 0)])
 def test_a_message_is_as_old_as_it_is_and_never_from_the_future(now: int, age: int) -> None:
     """L7: sent-at, age at delivery and a number per pair."""

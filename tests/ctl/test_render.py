@@ -50,6 +50,11 @@ def test_the_roster_marks_the_callers_own_row_and_says_how_others_call_it() -> N
     assert lines[4].split() == ["*", "api", "1a2b3c", "idle", "claude", "push", "/src/api", "2h", "0"]
 
 
+def test_a_session_that_nobody_looks_at_says_so() -> None:
+    lines = render.roster({"self": None, "sessions": [session(attended=False)], "incomplete": []}, SINK)
+    assert lines[3].split()[2:5] == ["idle,", "no", "terminal"]
+
+
 def test_the_roster_says_what_it_could_not_see() -> None:
     document = {"self": None, "sessions": [], "incomplete": [{"source": "laptop", "reason": "it does not answer"}]}
     lines = render.roster(document, SINK)

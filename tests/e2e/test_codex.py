@@ -69,7 +69,7 @@ class House:
         """So many sessions of Codex, once the listing says of each what is wanted."""
 
         def as_wanted(rows: list[dict[str, Any]]) -> bool:
-            return len(rows) == count and all(row[key] == value for row in rows for key, value in wanted.items())
+            return len(rows) == count and all(row.get(key) == value for row in rows for key, value in wanted.items())
 
         return poll(self.sessions, as_wanted, within_s=within_s)
 
@@ -368,6 +368,9 @@ def test_a_conversation_that_is_resumed_is_the_same_session(trusted: House, ann:
     before = house.only(delivery="push")
     conversation = before["harness_session_id"]
     terminal.stop()
+    # Codex keeps it for a minute: meanwhile nobody is told that somebody sits there.
+    house.only(attended=False)
+    assert ", no terminal" in house.broker.ctl("list").stdout
     house.await_sessions(0, within_s=UNLOAD_SECONDS)
     sent = send(ann, before["name"], "KEPT-110", when_offline="queue")
     assert sent["state"] == "queued"

@@ -73,6 +73,8 @@ def tell_list(result: Mapping[str, object]) -> tuple[str, dict[str, object]]:
         facts = [show_words(session.get(key)) for key in ("harness", "state", "delivery") if session.get(key)]
         if session.get("can_reply") is False:
             facts.append("cannot reply")
+        if session.get("attended") is False:
+            facts.append("no terminal attached")
         lines.append(f"- {_call(session)} {' '.join(facts)} {show_words(session.get('cwd'))}".rstrip())
     for source in _objects(result.get("incomplete")):
         where, why = show_words(source.get("source")), show_words(source.get("reason"))

@@ -68,7 +68,7 @@ def has_elder(parent: int, own: int, list_processes: Callable[[], list[int]], re
     """
     for pid in list_processes():
         found = read(pid) if pid < own else None
-        if isinstance(found, tuple) and found[0] == parent and _is_ours(found[1]):
+        if isinstance(found, tuple) and found[0] == parent and is_ours(found[1]):
             return True
     return False
 
@@ -81,5 +81,6 @@ def list_processes() -> list[int]:
         return []
 
 
-def _is_ours(argv: Sequence[str]) -> bool:
+def is_ours(argv: Sequence[str]) -> bool:
+    """Whether a process is an MCP server of ours."""
     return "mcp" in argv and any(word.rpartition("/")[2].startswith("xsessionctl") for word in argv)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from xsessionctl.shim.broker_link import Rendezvous
     from xsessionctl.shim.doors.codex import CodexDoor
+    from xsessionctl.shim.doors.codex_clients import Clients
     from xsessionctl.shim.hooks import Hooks, Reply
     from xsessionctl.shim.identity import Identity
     from xsessionctl.shim.loop import Source
@@ -46,6 +47,8 @@ class Session:
         self.on_up: Callable[[], None] = _nothing
         self._door: Door | None = None
         self._codex: CodexDoor | None = None
+        self._clients: Clients | None = None
+        self._unattended = False
         self._unnamed_until: float | None = None
         self.on_known: Callable[[], None] = _nothing
         self._close: list[Callable[[], None]] = []
@@ -84,6 +87,12 @@ class Session:
 
             self._codex = door = codex.open_door(self.identity)
             door.on_status, door.on_policy = self._codex_does, self._codex_may
+            if self.identity.pid is not None:
+                from xsessionctl.shim.doors.codex_clients import Clients
+
+                self._clients = clients = Clients(door.path, self.identity.pid, self._codex_is_seen)
+                self.sources.append(clients)
+                self._close.append(clients.close)
             self.use_door(door)
         if self.identity.hooked and harness != "codex":  # there only their user's trust makes them run
             self.hooks.note_hooks_run()
@@ -141,10 +150,16 @@ class Session:
         assert self.hooks is not None
         assert self._codex is not None
         self.hooks.is_told(state, "mail" if self._codex.is_busy else "other")
+        if self._clients is not None:
+            self._clients.look()
 
     def _codex_may(self, asks: bool, confined: bool) -> None:  # noqa: FBT001 - both are findings
         assert self.hooks is not None
         self.hooks.note_policy("default" if asks else "bypassPermissions", not confined)
+
+    def _codex_is_seen(self, attended: bool) -> None:  # noqa: FBT001 - it is a finding
+        self._unattended = not attended
+        self.link.tell("update", {"attended": attended})
 
     def close(self) -> None:
         """The conversation is over, or this process is."""
@@ -157,6 +172,8 @@ class Session:
     def _link_is_up(self, queued: int) -> None:
         if self.hooks is not None:
             self.hooks.link_is_up()
+        if self._unattended:
+            self.link.tell("update", {"attended": False})
         self.courier.link_is_up(queued)
         self.on_up()
 

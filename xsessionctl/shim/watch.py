@@ -29,7 +29,7 @@ class Watch:
         self._kept: list[object] = []
         for pid in pids:
             try:
-                descriptor, keep = _open_process(pid)
+                descriptor, keep = open_process(pid)
             except ProcessLookupError:
                 self.gone = True
             except (OSError, AttributeError):
@@ -50,7 +50,7 @@ class Watch:
 
 if sys.platform == "darwin":
 
-    def _open_process(pid: int) -> tuple[int, object]:
+    def open_process(pid: int) -> tuple[int, object]:
         """A descriptor that becomes readable when the process ends, and what keeps it open. Raises OSError."""
         import select
 
@@ -61,6 +61,6 @@ if sys.platform == "darwin":
 
 else:
 
-    def _open_process(pid: int) -> tuple[int, object]:
+    def open_process(pid: int) -> tuple[int, object]:
         """A descriptor that becomes readable when the process ends, and what keeps it open. Raises OSError."""
         return os.pidfd_open(pid), None

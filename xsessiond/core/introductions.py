@@ -232,7 +232,7 @@ class Introductions:
         session.perm_class = params.perm_class or "unknown"
         session.delivery, session.can_reply, session.modes = params.delivery, params.can_reply, params.modes
         session.state = "unknown"
-        session.unresponsive = False
+        session.unresponsive, session.attended = False, True
 
     def _come_back(self, session: Session, now: Now) -> None:
         """The same shim after a broken link: as if nothing had been."""
@@ -345,6 +345,8 @@ class Introductions:
             session.delivery = params.delivery
         if params.modes is not UNSET:
             session.modes = params.modes
+        if params.attended is not UNSET:
+            session.attended = params.attended
         if params.harness is not UNSET or params.harness_session_id is not UNSET:
             harness = session.harness if params.harness is UNSET else params.harness[: limits.MAX_HARNESS]
             talk = session.harness_session_id if params.harness_session_id is UNSET else params.harness_session_id

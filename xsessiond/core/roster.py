@@ -32,11 +32,12 @@ class Session:
     first. pins: folded name → session id; pins_before: the same of names that now mean another session.
     outer: ids of sessions that it was started inside of. noted: it has read the boundary note in full. unresponsive: it
     did not answer a ping. worked_at: when it last did something of its own, in milliseconds. causes: what it acts on.
-    turned_away: messages for it that were one too many, since the broker started.
+    turned_away: messages for it that were one too many, since the broker started. attended: False once its harness says
+    that nobody looks at it.
     """
 
     __slots__ = (
-        "bound", "box", "can_reply", "causes", "cwd", "delivery", "ended_at", "folded", "harness",
+        "attended", "bound", "box", "can_reply", "causes", "cwd", "delivery", "ended_at", "folded", "harness",
         "harness_session_id", "id", "kind", "label", "last_seen_at", "launch", "links", "modes", "name",
         "noted", "origin", "outer", "pace", "pair_seqs", "perm_class", "pins", "pins_before", "policy",
         "process", "project", "ref", "seen", "started_at", "state", "target", "token_hash", "turned_away",
@@ -54,7 +55,7 @@ class Session:
         self.watched = False
         self.perm_class = "unknown"
         self.delivery = "pull"
-        self.can_reply = True
+        self.can_reply = self.attended = True
         self.modes: tuple[str, ...] = ("auto",)
         self.token_hash = b""
         self.bound: ProcessId | None = None

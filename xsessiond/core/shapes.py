@@ -21,7 +21,8 @@ from xsessiond.core.unread import count_stalled, find_unread
 
 
 class SessionShape(Struct):
-    """`session`: one row of the roster, as every answer has it. can_resume: of one that does not run."""
+    """`session`: one row of the roster, as every answer has it. can_resume: of one that does not run. attended: there
+    only to say that nobody looks at it."""
 
     id: str
     ref: str
@@ -44,6 +45,7 @@ class SessionShape(Struct):
     stuck: bool = msgspec.field()
     suppressed: int = msgspec.field()
     can_resume: bool | UnsetType = UNSET
+    attended: bool | UnsetType = UNSET
 
 
 def shape_session(
@@ -72,6 +74,7 @@ def shape_session(
         stuck=bool(find_unread(session)),
         suppressed=session.turned_away,
         can_resume=UNSET if session.running else can_resume,
+        attended=UNSET if session.attended or not session.running else False,
     )
 
 

@@ -120,6 +120,7 @@ class UpdateParams(Struct, frozen=True):
     delivery: Delivery | UnsetType = UNSET
     modes: tuple[Mode, ...] | UnsetType = UNSET
     harness: str | UnsetType = UNSET
+    attended: bool | UnsetType = UNSET
 
 
 class TurnParams(Struct, frozen=True):

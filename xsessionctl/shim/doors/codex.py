@@ -74,6 +74,11 @@ class CodexDoor(Door):
         return self._loaded and not self._shut
 
     @property
+    def path(self) -> str:
+        """Where the daemon listens."""
+        return self._path
+
+    @property
     def is_busy(self) -> bool:
         """Whether a text is under way."""
         return self._passage is not None
