@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +14,7 @@ from tests.shim.fake_broker import FakeBroker, make_message
 from tests.shim.process import ShimProcess, texts
 from tests.shim.test_courier import message_id
 from tests.support.private_broker import PrivateBroker
+from xsessionctl.shim.hooks import ANSWER_S
 
 META = {"claudecode/toolUseId": "toolu_1", "progressToken": 3}
 
@@ -105,6 +108,25 @@ def test_mail_is_in_the_answer_of_a_step_and_acknowledged_at_the_next(shim: Shim
     assert fake.next("ack", "handed") == ("handed", {"ids": [message_id(1)]})
     assert hook(shim, "Stop") == {}
     assert fake.next("ack") == ("ack", {"ids": [message_id(1)]})
+
+
+def test_a_broker_that_hangs_is_not_waited_for(shim: ShimProcess, fake: FakeBroker) -> None:
+    """F4: the answer is empty and in time, and what the broker gives too late goes back."""
+    hook(shim, "UserPromptSubmit", prompt="x")
+    answered = threading.Event()
+
+    def hang(params: dict[str, Any]) -> dict[str, Any]:
+        assert answered.wait(10)
+        return {"messages": [make_message(message_id(1), "text")], "receipts": [], "left": 0}
+
+    fake.answers["take"] = hang
+    fake.tell({"method": "mail", "params": {"queued": 1}})
+    shim.ask("ping")
+    began = time.monotonic()
+    assert hook(shim, "PostToolUse") == {}
+    assert time.monotonic() - began >= ANSWER_S
+    answered.set()
+    assert fake.next("release", "handed") == ("release", {"ids": [message_id(1)]})
 
 
 def test_a_hook_that_its_harness_gave_up_gives_its_mail_back(shim: ShimProcess, fake: FakeBroker) -> None:

@@ -18,8 +18,13 @@ find_dir() {
     dir=$hooks/$PPID
   else
     # Between the harness and this script there may be a shell that only starts it.
-    { IFS= read -r above <"/proc/$PPID/stat"; } 2>/dev/null || return 1
-    above=${above##*) ? }
+    if [ -d /proc/self ]; then
+      { IFS= read -r above <"/proc/$PPID/stat"; } 2>/dev/null || return 1
+      above=${above##*) ? }
+    else
+      above=$(ps -o ppid= -p "$PPID" 2>/dev/null) || return 1 # macOS has no other way
+      above=${above##* }
+    fi
     dir=$hooks/${above%% *}
     [ -p "$dir/events" ]
   fi
