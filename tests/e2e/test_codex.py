@@ -27,6 +27,7 @@ from tests.support.harness.terminal import Terminal
 from tests.support.human import as_human
 from tests.support.private_broker import PrivateBroker, private_broker
 from tests.support.wire_client import poll
+from xsessionctl.shim.dialects import WAKE_LINE
 from xsessiond.core.envelope import ParsedEnvelope
 
 pytestmark = [pytest.mark.harness, pytest.mark.slow, pytest.mark.timeout(900)]  # the first run installs the CLI
@@ -34,6 +35,8 @@ pytestmark = [pytest.mark.harness, pytest.mark.slow, pytest.mark.timeout(900)]  
 PROGRAM = Path(sysconfig.get_path("scripts")) / "xsessionctl"
 HOOKS_QUESTION = "Continue without trusting"
 ASKS, NEVER_ASKS = ("-a", "on-request"), ("--dangerously-bypass-approvals-and-sandbox",)
+QUEUE_SECONDS = 60.0
+"""Codex looks into its queue every twenty seconds or so."""
 UNLOAD_SECONDS = 100.0
 """Codex ends a conversation that nobody looks at after a minute."""
 
@@ -344,6 +347,20 @@ def test_exec_is_told_at_its_next_step(trusted: House, ann: ShimProcess) -> None
     assert len([event for event in request.new if "NOTE-90" in event.text]) == 1
     assert "DONE" in run.wait(STEP_SECONDS).stdout
     house.await_state(sent["id"], "delivered")
+    house.await_sessions(0)
+
+
+def test_a_terminal_without_the_daemon_is_woken_by_codex_own_queue(trusted: House, ann: ShimProcess) -> None:
+    """Nothing of a message is on a command line: the hook of the turn that begins brings it."""
+    house = trusted
+    terminal = house.open("--no-daemon", *ASKS)
+    session = house.only(state="idle", delivery="push", **{"class": "prompting"})
+    before = house.model.last
+    sent = send(ann, session["ref"], "QUEUED-95")
+    request = house.model.wait_for("QUEUED-95", QUEUE_SECONDS, after=before)
+    assert [event.text for event in request.new if WAKE_LINE in event.text] == [WAKE_LINE]
+    house.await_state(sent["id"], "delivered")
+    terminal.stop()
     house.await_sessions(0)
 
 

@@ -21,6 +21,7 @@ IDENTIFY = "Identify"
 """The event of a call of our `hook` tool that says nothing but in which thread it was made."""
 UNSANDBOXED = "danger-full-access"
 _TURN = "x-codex-turn-metadata"
+_NO_TERMINAL = ("app-server", "e", "exec", "exec-server", "mcp-server", "review")
 
 
 def control_socket(variable: Callable[[str], str | None]) -> str:
@@ -59,6 +60,14 @@ class Origin:
 def is_app_server(argv: Sequence[str]) -> bool:
     """Whether a process runs conversations for others: the daemon, or an editor's own server."""
     return "app-server" in argv[1:]
+
+
+def terminal_program(argv: Sequence[str]) -> str | None:
+    """The harness's program, if the process runs one conversation in a terminal and nothing else."""
+    words = [word for word in argv[1:] if not word.startswith("-")]
+    if not argv or not argv[0].startswith("/") or any(word in _NO_TERMINAL for word in words):
+        return None
+    return argv[0] if argv[0].rpartition("/")[2] == "codex" else None
 
 
 def has_elder(parent: int, own: int, list_processes: Callable[[], list[int]], read: Callable[[int], object]) -> bool:

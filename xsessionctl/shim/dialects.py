@@ -140,7 +140,7 @@ CODEX = Dialect(
         "PermissionRequest": ("permission_mode",),
         "Stop": ("permission_mode", "stop_hook_active"),
     },
-    notices=("<hook_prompt", "<turn_aborted>", "<user_shell_command>", "<subagent_notification>"),
+    notices=("<hook_prompt", "<turn_aborted>", "<user_shell_command>", "<subagent_notification>", "[xsession] "),
 )
 WAKE_LINE = "[xsession] Mail from other agent sessions is here. A program typed this line, not your user."
 """What `xsessionctl run` types to begin a turn. Shown to nobody who could take it for a person's."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from xsessionctl.shim.broker_link import Rendezvous
     from xsessionctl.shim.doors.codex import CodexDoor
     from xsessionctl.shim.doors.codex_clients import Clients
+    from xsessionctl.shim.doors.codex_queue import Queue
     from xsessionctl.shim.hooks import Hooks, Reply
     from xsessionctl.shim.identity import Identity
     from xsessionctl.shim.loop import Source
@@ -48,6 +49,7 @@ class Session:
         self._door: Door | None = None
         self._codex: CodexDoor | None = None
         self._clients: Clients | None = None
+        self._queue: Queue | None = None
         self._unattended = False
         self._unnamed_until: float | None = None
         self.on_known: Callable[[], None] = _nothing
@@ -93,7 +95,7 @@ class Session:
                 self._clients = clients = Clients(door.path, self.identity.pid, self._codex_is_seen)
                 self.sources.append(clients)
                 self._close.append(clients.close)
-            self.use_door(door)
+            self.use_door(self._other_door() if door.is_elsewhere else door)
         if self.identity.hooked and harness != "codex":  # there only their user's trust makes them run
             self.hooks.note_hooks_run()
             if DIALECTS[harness].names_late:
@@ -136,6 +138,8 @@ class Session:
         if origin.thread is not None:
             self.hooks.is_conversation(origin.thread)
             self._codex.know(origin.thread)
+            if self._queue is not None:
+                self._queue.know(origin.thread)
         self.hooks.note_policy(None, origin.unsandboxed)
         return fields.get("hook_event_name") != IDENTIFY
 
@@ -145,6 +149,18 @@ class Session:
             self.identity.guest, self.identity.conversation = True, conversation
             self.use_door(Door())
             self.link.leave()
+
+    def _other_door(self) -> Door:
+        """The way into a Codex that its daemon does not run."""
+        from xsessionctl.shim.codex import terminal_program
+
+        program = terminal_program(self.identity.harness_argv)
+        if program is None:
+            return Door()
+        from xsessionctl.shim.doors.codex_queue import Queue
+
+        self._queue = Queue(program, self.identity.variable("CODEX_HOME"))
+        return self._queue
 
     def _codex_does(self, state: str) -> None:
         assert self.hooks is not None

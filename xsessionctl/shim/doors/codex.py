@@ -74,6 +74,11 @@ class CodexDoor(Door):
         return self._loaded and not self._shut
 
     @property
+    def is_elsewhere(self) -> bool:
+        """Whether there is no daemon that could have this conversation."""
+        return self._server is None and self._retry_at is None
+
+    @property
     def path(self) -> str:
         """Where the daemon listens."""
         return self._path
