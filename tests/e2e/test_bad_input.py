@@ -260,7 +260,7 @@ HUGE = 10**30
         {"id": 1, "method": "send", "params": {"to": "api", "message": "hello", "key": ""}},
         {"id": 1, "method": "send", "params": {"to": "api", "message": "hello", "key": "\ud800"}},
         {"id": 1, "method": "send", "params": {"to": "api", "message": "hello", "summary": "x" * 201}},
-        {"id": 1, "method": "send", "params": {"to": "api", "message": "hello", "when_offline": "resume"}},
+        {"id": 1, "method": "send", "params": {"to": "api", "message": "hello", "when_offline": "sometime"}},
         {"id": 1, "method": "send", "params": {"to": "api", "message": "hello", "reply_to": "m-" + "0" * 32}},
     ],
     ids=lambda frame: f"{frame['method'][:10]}-{ascii(frame.get('params', frame['id']))[:40]}",

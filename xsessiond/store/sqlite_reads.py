@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import quote
 
+from msgspec.structs import replace
+
 from xsessiond.core.limits import CAUSE_KEPT_MS, LOG_BYTES
 from xsessiond.store.contract import (
     WAITING_STATES,
@@ -72,17 +74,17 @@ _PAIR_SEQS: Final = """
 
 
 def load_snapshot(db: sqlite3.Connection) -> Snapshot:
-    """All that is live, of one moment."""
+    """All that is live, of one moment. What was read a short time ago is asked for by itself: it alone looks where
+    texts are that nobody waits for, and a fault there must not keep the rest."""
     db.execute("BEGIN")
     try:
-        return Snapshot(
+        found = Snapshot(
             sessions=[_session(row) for row in db.execute(_SESSIONS)],
             messages=_messages(db.execute(f"{_MESSAGES} WHERE m.state IN ({WAITING}) ORDER BY m.seq")),
             pins=[
                 PutPin(*row)
                 for row in db.execute("SELECT sender_id, name, target_id FROM pin ORDER BY sender_id, name")
             ],
-            entered=[row[:4] for row in db.execute(_ENTERED)],
             receipts=[
                 PutReceipt(session_id, message_id, state, at, text, bool(wake), hop)
                 for session_id, message_id, state, at, text, wake, hop in db.execute(_RECEIPTS)
@@ -96,6 +98,12 @@ def load_snapshot(db: sqlite3.Connection) -> Snapshot:
         )
     finally:
         db.execute("COMMIT")
+    try:
+        return replace(found, entered=[row[:4] for row in db.execute(_ENTERED)])
+    except sqlite3.DatabaseError as problem:
+        if problem.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CORRUPT:
+            raise
+        return found
 
 
 def next_seq(db: sqlite3.Connection) -> int:
