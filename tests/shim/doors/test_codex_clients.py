@@ -143,7 +143,22 @@ def test_who_may_not_be_looked_into_may_be_anybody(
     monkeypatch.setattr(codex_clients, "list_processes", list)
     daemon.join()
     clients.look()
-    assert (told, clients.fileno()) == ([], None)
+    for _ in range(codex_clients.LOOKS_AGAIN):
+        assert clients.due is not None
+        clients.tick(clients.due)
+    assert (told, clients.fileno(), clients.due) == ([], None, None)
+
+
+def test_an_end_that_the_daemon_has_not_noticed_is_looked_at_again(
+    daemon: Daemon, clients: Clients, told: list[bool]
+) -> None:
+    client = daemon.join()
+    clients.look()
+    link = daemon.links[0].dup()  # the daemon's end stays open
+    daemon.leave(client)
+    loop.wait([clients], due=[monotonic() + WITHIN_S])
+    link.close()
+    run(clients, told, [False])
 
 
 def test_where_the_kernel_does_not_tell_nothing_is_said(

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import sys
 from _socket import socket as Socket  # noqa: N812 - it is a class
+from time import monotonic
 
 from xsessionctl.shim.codex import is_ours, list_processes
 from xsessionctl.shim.identity import read_process
@@ -29,6 +30,8 @@ _NAME, _PEER = 0, 2
 """Numbers of linux/netlink.h, linux/sock_diag.h and linux/unix_diag.h."""
 _HEADER, _MESSAGE, _ATTRIBUTE = 16, 16, 4
 """Bytes of an nlmsghdr, of a unix_diag_msg and of an nlattr."""
+LOOK_AGAIN_S, LOOKS_AGAIN = 1.0, 3
+"""A connection whose other end nobody holds may be one that the daemon has not noticed the end of."""
 _ANSWER_S = 1.0
 _CHUNK = 1 << 16
 
@@ -38,15 +41,21 @@ class Clients:
     first time also if somebody does not."""
 
     wants_write = False
-    due: float | None = None
 
     def __init__(self, path: str, daemon: int, on_change: Callable[[bool], None]) -> None:
         self._path, self._daemon, self._on_change = path, daemon, on_change
         self._watched: tuple[int, object] | None = None
         self._attended = True
+        self._again = 0
+        self.due: float | None = None
 
     def look(self) -> None:
         """Looks again, if nobody is known to be there."""
+        self._again = LOOKS_AGAIN
+        self._search()
+
+    def _search(self) -> None:
+        self.due = None
         if self._watched is not None:
             return
         inodes = connected_to(self._path)
@@ -61,8 +70,12 @@ class Clients:
                 break
             except OSError:
                 continue  # gone meanwhile
-        hidden = len(inodes) - len(owners)  # of a process that we may not look into
-        self._say(attended=bool(others) or hidden > 0)
+        hidden = len(inodes) > len(owners)  # held by a process that we may not look into, or by none any more
+        if hidden and not others and self._again:
+            self._again -= 1
+            self.due = monotonic() + LOOK_AGAIN_S
+        else:
+            self._say(attended=bool(others) or hidden)
 
     def _is_ours(self, pid: int) -> bool:
         found = read_process(pid)
@@ -75,7 +88,7 @@ class Clients:
 
     def close(self) -> None:
         """Nothing is watched any more."""
-        watched, self._watched = self._watched, None
+        watched, self._watched, self.due = self._watched, None, None
         if watched is not None:
             os.close(watched[0])
 
@@ -94,7 +107,9 @@ class Clients:
         """Never called."""
 
     def tick(self, now: float) -> None:
-        """Nothing is ever due."""
+        """Looks once more, when that is due."""
+        if self.due is not None and self.due <= now:
+            self._search()
 
 
 def connected_to(path: str) -> set[int] | None:
@@ -108,6 +123,7 @@ def connected_to(path: str) -> set[int] | None:
             peer = attributes.get(_PEER)
             if peer is not None and attributes.get(_NAME, b"").rstrip(b"\0") == name:
                 found.add(int.from_bytes(peer, sys.byteorder))
+        found.discard(0)  # it is closed
     except OSError:
         return None
     return found
