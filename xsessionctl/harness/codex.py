@@ -93,12 +93,14 @@ HARNESS = Harness(
     programs=(),
     tested=((0, 171, 0), (0, 171, 0)),
     doors=Doors(
-        wake="the socket of the app-server that Codex's terminals share (`turn/start`)",
-        mid_turn="the same socket, into the running turn; without it, what a hook adds after a tool (PostToolUse)",
+        wake="the app-server that Codex's terminals share (`turn/start`); a terminal without it: Codex's own queue, if "
+        "the hooks are trusted",
+        mid_turn="the app-server, into the running turn; without it, what a hook adds after a tool (PostToolUse)",
         own_turn="SessionStart, UserPromptSubmit, PostToolUse, Stop",
-        evidence="UserPromptSubmit shows a prompt with the message's id; else the next hook of the session",
+        evidence="the app-server says that our text is in a turn; of what a hook added, the next hook",
     ),
-    class_source="`permission_mode` of each hook, and the sandbox that each tool call tells",
+    class_source="approval policy and sandbox, as the app-server has them, from the first turn on; without it, "
+    "`permission_mode` of each hook, and the sandbox that each tool call tells",
     class_told=True,
     resume=("codex", "resume", "{harness_session_id}"),
     parts=_parts,
