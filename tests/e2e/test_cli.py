@@ -38,7 +38,7 @@ WORDS = {
     "passphrase": ["--help"],
     "explain": ["--from", "script", "--to", "api"],
 }
-EXPECTED = {"check": 3, "show": 3, "rename": 2, "approve": 2, "deny": 2}
+EXPECTED = {"check": 3, "show": 3, "rename": 2, "approve": 2, "deny": 2, "hook": 2}
 """Exit codes that are not 0: an unknown message; a name of its own for somebody who is no session; an id that is too
 short."""
 ORDER = [*(name for name in VERBS if name not in ("demo", "stop")), "stop"]
