@@ -6,9 +6,7 @@ Claude Code is played here by a process with an inbox; the real one is in the ha
 from __future__ import annotations
 
 import json
-import socket
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,65 +19,63 @@ from tests.support.wire_client import poll
 from xsessiond.core.envelope import parse_envelopes
 
 WITHIN_S = 15.0
-RESTARTING = """
-import subprocess, sys
-while subprocess.call(sys.argv[1:]) != 0:
+PLAYED = """
+import socket, subprocess, sys, threading
+path, log, *shim = sys.argv[1:]
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(path)
+listener.listen(8)
+
+def serve():
+    while True:
+        link, _ = listener.accept()
+        with link, link.makefile("rb") as lines, open(log, "ab", buffering=0) as file:
+            for line in lines:
+                file.write(line)
+
+threading.Thread(target=serve, daemon=True).start()
+while subprocess.call(shim) != 0:
     pass
 """
-"""A harness that starts its MCP server again when that was killed; its standard streams go on."""
+"""Claude Code: it listens at its inbox, writes down what comes, and starts its MCP server again when that was killed;
+its standard streams go on."""
 
 
 class Inbox:
-    """The inbox of a session. texts: what was posted, in order."""
+    """The inbox of the session, from outside."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.texts: list[str] = []
-        self._arrived = threading.Condition()
-        self.open()
+    def __init__(self, root: Path) -> None:
+        self.path, self.log = root / "inbox.sock", root / "inbox.log"
+        self._away = root / "inbox.away"
+        self.log.touch()
 
-    def open(self) -> None:
-        self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(str(self.path))
-        self._listener.listen(8)
-        self._thread = threading.Thread(target=self._serve, args=(self._listener,), daemon=True)
-        self._thread.start()
-
-    def _serve(self, listener: socket.socket) -> None:
-        while True:
-            try:
-                link, _ = listener.accept()
-            except OSError:
-                return
-            with link, link.makefile("rb") as lines:
-                for line in lines:
-                    with self._arrived:
-                        self.texts.append(json.loads(line)["message"]["content"])
-                        self._arrived.notify_all()
+    @property
+    def texts(self) -> list[str]:
+        """What was posted, in order."""
+        return [json.loads(line)["message"]["content"] for line in self.log.read_text().splitlines()]
 
     def next(self, number: int) -> str:
         """The post of this number, counted from 1."""
-        with self._arrived:
-            assert self._arrived.wait_for(lambda: len(self.texts) >= number, WITHIN_S), self.texts
-            return self.texts[number - 1]
+        return poll(lambda: self.texts, lambda texts: len(texts) >= number, within_s=WITHIN_S)[number - 1]
 
     def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self._thread.join(WITHIN_S)
-        self.path.unlink()
+        """It is not at its place any more."""
+        self.path.rename(self._away)
+
+    def open(self) -> None:
+        """It is there again."""
+        self._away.rename(self.path)
 
 
 class Rig:
     """A broker, an inbox, and a shim that thinks it is Claude Code's."""
 
-    def __init__(self, broker: PrivateBroker, harness: str | None = None) -> None:
+    def __init__(self, broker: PrivateBroker) -> None:
         self.broker = broker
-        self.inbox = Inbox(broker.root / "inbox.sock")
-        command = (sys.executable, "-c", harness, *SHIM) if harness else ()
+        self.inbox = Inbox(broker.root)
         self.shim = ShimProcess(
             broker,
-            *command,
+            *(sys.executable, "-c", PLAYED, str(self.inbox.path), str(self.inbox.log), *SHIM),
             XSESSIOND_NAME="api",
             XSESSIOND_HOOKS="1",
             CLAUDE_CODE_SESSION_ID="c-1",
@@ -146,10 +142,8 @@ def test_a_shim_that_dies_before_the_evidence_gives_the_message_back(rig: Rig) -
     rig.await_state(message_id, "queued")
 
 
-def test_an_adapter_that_is_restarted_is_the_same_session_and_is_pushed_to_again(broker: PrivateBroker) -> None:
+def test_an_adapter_that_is_restarted_is_the_same_session_and_is_pushed_to_again(rig: Rig) -> None:
     """W22, W11: a new process below the same harness; same id, name and mail, and the door works."""
-    broker.start()
-    rig = Rig(broker, RESTARTING)
     before = rig.row(delivery="push")
     first = rig.send("before")
     rig.inbox.next(1)
@@ -165,7 +159,6 @@ def test_an_adapter_that_is_restarted_is_the_same_session_and_is_pushed_to_again
     second = rig.send("after")
     rig.hook("UserPromptSubmit", prompt=rig.inbox.next(5))
     rig.await_state(second, "delivered")
-    finish_all()
 
 
 def test_an_inbox_that_breaks_is_told_to_others_and_the_next_step_brings_the_mail(rig: Rig) -> None:

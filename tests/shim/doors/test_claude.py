@@ -184,6 +184,20 @@ def test_another_user_s_socket_gets_nothing(claude: Claude, monkeypatch: pytest.
         assert link.recv(1) == b""
 
 
+def test_the_inbox_of_an_outer_session_gets_nothing(claude: Claude) -> None:
+    """N11: its path is in the environment of whatever is started inside, a Claude Code without an inbox too."""
+    door = Inbox(str(claude.path), None, owner=os.getppid())
+    assert post(door) == [GONE]
+    link, _ = claude.listener.accept()
+    with link:
+        assert link.recv(1) == b""
+    own = Inbox(str(claude.path), None, owner=os.getpid())
+    outcomes = post(own)
+    claude.take(own)
+    run(own)
+    assert outcomes == [WRITTEN]
+
+
 def test_closing_tells_nobody_anything(claude: Claude) -> None:
     door = Inbox(str(claude.path), None)
     outcomes = post(door)

@@ -16,7 +16,7 @@ from time import monotonic
 
 from xsessionctl.codec import decode, encode
 from xsessionctl.shim.door import GONE, REFUSED, WRITTEN, Door
-from xsessionctl.sockets import peer_uid
+from xsessionctl.sockets import peer_pid, peer_uid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,14 +31,15 @@ TAKEN_WITHIN_S = 10.0
 
 
 class Inbox(Door):
-    """The inbox at a path. token: what it may ask for, or None."""
+    """The inbox at a path. token: what it may ask for, or None. owner: the process that must be behind it; None where
+    that is not known."""
 
     delivery = "push"
     modes = ("auto", "followup")
 
-    def __init__(self, path: str, token: str | None) -> None:
+    def __init__(self, path: str, token: str | None, owner: int | None = None) -> None:
         super().__init__()
-        self._path, self._token = path, token
+        self._path, self._token, self._owner = path, token, owner
         self._socket: Socket | None = None
         self._outgoing = b""
         self._done: Done | None = None
@@ -62,7 +63,7 @@ class Inbox(Door):
         self._done = done
         try:
             self._socket.connect(self._path)
-            if peer_uid(self._socket) not in (None, 0, os.geteuid()):
+            if not self._is_ours(self._socket):
                 raise PermissionError(self._path)
         except BlockingIOError:
             self._finish(REFUSED)  # too many are knocking at once
@@ -74,6 +75,11 @@ class Inbox(Door):
         self._outgoing = b"".join(encode(frame).encode("utf-8", "replace") + b"\n" for frame in frames)
         self.due = monotonic() + TAKEN_WITHIN_S
         self.write()
+
+    def _is_ours(self, link: Socket) -> bool:
+        """A session that was started inside another may have that one's variable, and must not write to it."""
+        behind = peer_pid(link) if self._owner is not None else None
+        return peer_uid(link) in (None, 0, os.geteuid()) and (behind is None or behind == self._owner)
 
     def shut(self) -> None:
         """See `Door.shut`."""
@@ -144,7 +150,7 @@ def open_door(identity: Identity, directory: HookDirectory | None) -> Door:
     """The way into the session: its inbox, where it has one; else a hook that waits, where command hooks run."""
     path = identity.variable("CLAUDE_CODE_MESSAGING_SOCKET")
     if path is not None:
-        return Inbox(path, identity.variable("CLAUDE_CODE_MESSAGING_TOKEN"))
+        return Inbox(path, identity.variable("CLAUDE_CODE_MESSAGING_TOKEN"), identity.pid)
     if directory is None:
         return Door()
     from xsessionctl.shim.doors.claude_waiter import Waiter
