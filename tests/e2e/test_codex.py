@@ -312,6 +312,47 @@ def test_a_subagent_is_not_listed_and_writes_in_its_sessions_name(
     house.end(other)
 
 
+def test_what_its_user_is_asked_nobody_answers_for_them(house: House, terminal: Terminal, ann: ShimProcess) -> None:
+    """S7, 1.7: Codex asks every client that listens; ours listens while a message is under way, and keeps silent."""
+    asks = {"cmd": "touch approved", "sandbox_permissions": "require_escalated", "justification": "a test"}
+    house.model.play("escalate", Call("exec_command", asks))
+    session = house.only(state="idle", delivery="push")
+    terminal.enter("[[play escalate]]", STEP_SECONDS)
+    house.only(state="waiting")
+    sent = send(ann, session["ref"], "PATIENCE-67")
+    house.await_state(sent["id"], "handed")
+    terminal.wait_for_screen("Would you like to run", STEP_SECONDS)
+    assert not (house.codex.work / "approved").exists()
+    terminal.press("y")
+    house.await_envelope("PATIENCE-67")
+    house.await_state(sent["id"], "delivered")
+    assert (house.codex.work / "approved").exists()
+
+
+def test_who_asked_is_told_once_when_another_is_idle(house: House, terminal: Terminal, ann: ShimProcess) -> None:
+    """9.1, 9.2: also an idle session, which that wakes; and a text for it waits for the end of its turn."""
+    first = house.only(state="idle", delivery="push")
+    other = house.open(*ASKS)
+    (second,) = [row for row in house.await_sessions(2, delivery="push") if row["id"] != first["id"]]
+    house.model.play("work-68", Wait("work is done"))
+    house.model.play("watch", Call("send_message", {"to": second["ref"], "notify_when_idle": True}))
+    other.enter("[[play work-68]]", STEP_SECONDS)
+    house.model.wait_for_gate("work is done", STEP_SECONDS)
+    sent = send(ann, second["ref"], "AFTER-69", mode="followup", notify_when_idle=True)
+    assert sent["state"] == "queued"
+    terminal.enter("[[play watch]]", STEP_SECONDS)
+    asked = house.model.wait_for("watching", STEP_SECONDS)
+    house.model.open_gate("work is done")
+    _, envelope = house.await_envelope("AFTER-69")
+    assert envelope.attributes["id"] == sent["id"]
+    notice = house.model.wait_for(" is idle", STEP_SECONDS, after=asked.number)
+    assert second["name"] in notice.new[-1].text
+    terminal.wait_for_screen("is idle", STEP_SECONDS)
+    news = poll(lambda: ann.call("list_agents")["structuredContent"].get("news", []), bool, within_s=STEP_SECONDS)
+    assert "is idle" in " ".join(news)
+    house.end(other)
+
+
 # -- hooks that are trusted --------------------------------------------------------------------------------------------
 
 

@@ -52,7 +52,7 @@ class AppServer:
 
     __slots__ = (
         "_handshake_due", "_last_id", "_on_end", "_on_notice", "_on_ready", "_outgoing", "_parts", "_pending",
-        "_protocol", "_socket", "closed", "pid",
+        "_protocol", "_socket", "closed", "pid", "ready",
     )  # fmt: skip
 
     def __init__(
@@ -69,7 +69,8 @@ class AppServer:
         self._socket = connect(path)
         self.pid = peer_pid(self._socket)
         """The server's process, where the kernel tells."""
-        self.closed = False
+        self.closed = self.ready = False
+        """Whether requests may be made: not before `on_ready`."""
         self._on_ready, self._on_notice, self._on_end = on_ready, on_notice, on_end
         self._pending: dict[int, tuple[Answered, float]] = {}
         self._last_id = 0
@@ -222,6 +223,7 @@ class AppServer:
                 self._lose()
                 return
             self._send({"method": "initialized"})
+            self.ready = True
             self._on_ready()
 
         self.call("initialize", params, greeted)

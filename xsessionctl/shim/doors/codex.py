@@ -140,7 +140,7 @@ class CodexDoor(Door):
 
     def _look(self) -> None:
         """Asks for the conversation; as long as it is not known, which one it is."""
-        if self._server is None:
+        if self._server is None or not self._server.ready:
             return
         if self.thread is not None:
             self._server.call("thread/read", {"threadId": self.thread}, self._see)
