@@ -17,13 +17,13 @@ from xsessiond.paths import Paths
 
 class Stopped:
     """What `stop_broker` found. pid: of the broker that ended, None when there was none. sessions: how many were
-    connected.
+    connected. service: the service manager that had started it, if one had.
     """
 
-    __slots__ = ("pid", "sessions", "version")
+    __slots__ = ("pid", "service", "sessions", "version")
 
-    def __init__(self, pid: int | None, sessions: int, version: str | None) -> None:
-        self.pid, self.sessions, self.version = pid, sessions, version
+    def __init__(self, pid: int | None, sessions: int, version: str | None, service: str | None = None) -> None:
+        self.pid, self.sessions, self.version, self.service = pid, sessions, version, service
 
 
 def stop_broker(paths: Paths, deadline: float) -> Stopped:
@@ -38,6 +38,7 @@ def stop_broker(paths: Paths, deadline: float) -> Stopped:
         broker = status.get("broker")
         pid = broker.get("pid") if isinstance(broker, dict) else None
         version = broker.get("version") if isinstance(broker, dict) else None
+        service = broker.get("service") if isinstance(broker, dict) else None
         sessions = status.get("sessions")
         with _Watched(pid if isinstance(pid, int) else 0) as watched:
             link.call("stop")
@@ -52,6 +53,7 @@ def stop_broker(paths: Paths, deadline: float) -> Stopped:
         pid if isinstance(pid, int) else None,
         sessions if isinstance(sessions, int) else 0,
         version if isinstance(version, str) else None,
+        service if isinstance(service, str) else None,
     )
 
 

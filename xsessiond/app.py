@@ -28,7 +28,7 @@ from xsessiond.io.handover import (
 )
 from xsessiond.io.listener import BadListener, ListeningSocket, PathInUse, adopt_listeners, bind_listener
 from xsessiond.io.lock import AlreadyRunning, BrokerLock, acquire_broker_lock, adopt_broker_lock
-from xsessiond.io.logs import Log, is_journal
+from xsessiond.io.logs import Log, is_journal, shorten_errors
 from xsessiond.io.processes import raise_file_limit, user_name
 from xsessiond.io.runtime_dir import make_directories
 from xsessiond.io.sdnotify import take_service_manager
@@ -133,6 +133,8 @@ def _serve(arguments: argparse.Namespace, words: Sequence[str]) -> int:
     """One broker's life, and its hand-over to the next in this process."""
     environ = dict(os.environ)
     service: str | None = arguments.service
+    if service == "launchd":
+        shorten_errors()
     manager = take_service_manager()
     left = take_inheritance()
     paths = resolve_paths()

@@ -121,6 +121,7 @@ def test_stopping_nothing_is_done_already(broker: PrivateBroker) -> None:
         "pid": None,
         "version": None,
         "sessions": 0,
+        "service": None,
     }
 
 

@@ -206,6 +206,47 @@ def test_handing_over_under_load_is_one_process_for_systemd(service: Installed, 
     assert service.ask("list")["sessions"] is not None  # which starts it again
 
 
+def test_restart_hands_over_within_the_service(service: Installed) -> None:
+    """15.4, P9: for systemd it is the same process all along; its watchdog is fed by the one that went on."""
+    service.world.write(f"{HOME}/.config/xsessiond/config.toml", UNPACED)
+    service.drop_in("watched", "WatchdogSec=2s")
+    service.systemctl("restart", SERVICE)
+    load = service.act("load")
+    session = hear(load)["session"]
+    before, restarts = service.ask("status")["broker"], service.restarts()
+    for _ in range(3):
+        done = service.ask("restart")
+        assert done["how"] == "handed over", done
+        assert (done["broker"]["pid"], done["broker"]["service"]) == (before["pid"], "systemd")
+        assert done["broker"]["instance"] != before["instance"]
+    service.world.run("sleep", "5")
+    told = end(load)
+    assert told["refused"] == []
+    assert told["received"] == told["accepted"]
+    assert told["session"] == session
+    assert (service.pid(), service.restarts()) == (before["pid"], restarts)
+    service.world.run("kill", "-KILL", str(before["pid"]))
+    assert service.ask("status")["broker"]["service"] == "systemd"
+
+
+def test_stop_ends_the_broker_and_the_next_client_starts_it(service: Installed) -> None:
+    before = service.pid()
+    stopped = service.ctl("stop")
+    assert f"(pid {before})" in stopped.stdout
+    assert "systemctl --user stop xsessiond.socket" in stopped.stdout
+    assert (service.pid(), service.is_active(SOCKET)) == (0, True)
+    assert service.ctl("list").returncode == 0
+    assert service.pid() not in (0, before)
+
+
+def test_start_asks_the_manager_when_the_socket_was_stopped(service: Installed) -> None:
+    """What would be started beside it would have to make room again."""
+    service.systemctl("stop", SOCKET)
+    assert not service.world.exists(BROKER_SOCKET)
+    assert service.ask("start")["broker"]["service"] == "systemd"
+    assert service.is_active(SOCKET)
+
+
 def test_a_socket_file_that_was_deleted_is_made_again(service: Installed) -> None:
     """15.3: the descriptor that systemd keeps is of no use then; the broker binds its own."""
     before = service.pid()

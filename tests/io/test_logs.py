@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from xsessiond.io.logs import MOST_BYTES, Log, is_journal
+from xsessiond.io.logs import MOST_BYTES, Log, is_journal, shorten_errors
 
 STAMP = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ")
 
@@ -161,3 +161,20 @@ def test_the_journal_is_told_by_the_descriptor_and_not_by_the_variable(tmp_path:
         closed = os.dup(stream.fileno())
         os.close(closed)
         assert not is_journal(environ, closed)
+
+
+@pytest.mark.parametrize("size, left", [(MOST_BYTES, MOST_BYTES), (MOST_BYTES + 1, 0)])
+def test_the_file_of_standard_error_is_bounded(tmp_path: Path, size: int, left: int) -> None:
+    """launchd opens it to append, and never looks at it again."""
+    path = tmp_path / "launchd.err"
+    path.write_bytes(b"x" * size)
+    with path.open("ab") as errors:
+        shorten_errors(errors.fileno())
+        assert path.stat().st_size == left
+        errors.write(b"new\n")
+    assert path.read_bytes().endswith(b"new\n")
+    reading, writing = os.pipe()
+    for fd in (writing, reading):  # a terminal, a pipe, and nothing at all are left alone
+        shorten_errors(fd)
+        os.close(fd)
+        shorten_errors(fd)

@@ -15,7 +15,8 @@ def command(setup: Setup) -> int:
     """Stop the broker.
 
     It finishes what it accepted and is gone when this returns. Nothing that waits is lost. A running session starts it
-    again when it next needs it. Without a broker there is nothing to do, and the exit code is 0.
+    again when it next needs it. Where it is a systemd service, its socket stays, so that any client does. Without a
+    broker there is nothing to do, and the exit code is 0.
     """
     return conclude(lambda: _stop(setup.deadline), _stopped, setup.sink, as_json=setup.as_json)
 
@@ -27,6 +28,7 @@ def _stop(deadline: float) -> dict[str, object]:
         "pid": stopped.pid,
         "version": stopped.version,
         "sessions": stopped.sessions,
+        "service": stopped.service,
     }
 
 
@@ -37,4 +39,10 @@ def _stopped(document: Document, sink: Sink) -> list[str]:
     were = {0: "no session was connected", 1: "1 session was connected"}.get(
         sessions if isinstance(sessions, int) else 0, f"{sessions} sessions were connected"
     )
-    return [f"Stopped xsessiond {one_line(document['version'])} (pid {document['pid']}); {were}."]
+    told = [f"Stopped xsessiond {one_line(document['version'])} (pid {document['pid']}); {were}."]
+    if document.get("service") == "systemd":
+        told.append(
+            "Its socket stays, and the next client has systemd start it again. "
+            "To keep it off until your next login: systemctl --user stop xsessiond.socket"
+        )
+    return told

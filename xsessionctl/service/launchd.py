@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import plistlib
 import re
-import subprocess
 from collections.abc import Mapping
+from xml.parsers.expat import ExpatError
 
 from xsessionctl.client import ClientError, deadline_in
 from xsessionctl.harness.finding import find_home
@@ -99,6 +99,10 @@ class Launchd:
             ("launchctl", "bootstrap", self._domain, self._file),
         ]
 
+    def starting(self) -> list[Command]:
+        """See `Manager.starting`."""
+        return self.activation({self._file: "unchanged"})
+
     def activate_later(self) -> None:
         """See `Manager.activate_later`: the next login loads what lies in the folder."""
 
@@ -162,7 +166,7 @@ class Launchd:
 def _is_ours(text: bytes) -> bool:
     try:
         agent = plistlib.loads(text)
-    except (plistlib.InvalidFileException, ValueError, subprocess.SubprocessError):
+    except (plistlib.InvalidFileException, ExpatError, ValueError):
         return False
     words = agent.get("ProgramArguments") if isinstance(agent, dict) else None
     return isinstance(words, list) and agent.get("Label") == LABEL and words[-2:] == ["--service", "launchd"]

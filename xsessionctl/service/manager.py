@@ -50,6 +50,9 @@ class Manager(Protocol):
     def activation(self, changes: Mapping[str, str]) -> list[Command]:
         """The commands that load, enable and start it, once this was done to the files, by path."""
 
+    def starting(self) -> list[Command]:
+        """The commands that start it again, nothing else having changed."""
+
     def activate_later(self) -> None:
         """Has it start at the next login, without the manager's help."""
 
@@ -164,6 +167,25 @@ def _not_there(manager: Manager, text: str) -> ClientError:
     return ClientError(
         "no_broker", f"The service is installed, and its broker does not answer. {text}", manager.if_it_fails()
     )
+
+
+def start_installed(paths: Paths, deadline: float) -> bool:
+    """Has the manager start what it was given, if that is the broker that clients from here look for. False where it
+    is not, or cannot be reached. Raises ClientError if the manager fails at it."""
+    manager = find_manager(paths)
+    if not any(file.state() == "differs" for file in manager.removal()):
+        return False
+    try:
+        if manager.unreachable() is not None:
+            return False
+        files = manager.plan(hardened=None)
+    except ClientError:
+        return False
+    if any(file.text is not None and file.state() != "current" for file in files):
+        return False
+    for command in manager.starting():
+        run(command, manager.environment(), deadline)
+    return True
 
 
 def uninstall(manager: Manager, timeout: float, *, dry_run: bool) -> dict[str, object]:

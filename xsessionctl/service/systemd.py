@@ -167,6 +167,10 @@ class Systemd:
             commands.append(("systemctl", "--user", "try-restart", SERVICE))
         return [*commands, ("systemctl", "--user", "enable", "--now", SOCKET)]
 
+    def starting(self) -> list[Command]:
+        """See `Manager.starting`."""
+        return [("systemctl", "--user", "start", SOCKET)]
+
     def activate_later(self) -> None:
         """See `Manager.activate_later`: the link that `systemctl enable` makes."""
         link = self._link()

@@ -8,6 +8,7 @@ know: what is worth a line.
 from __future__ import annotations
 
 import os
+import stat
 import sys
 import time
 from collections.abc import Mapping
@@ -26,6 +27,16 @@ def is_journal(environ: Mapping[str, str], fd: int = 2) -> bool:
     except OSError:
         return False
     return environ.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"
+
+
+def shorten_errors(fd: int = 2) -> None:
+    """Empty the file that standard error goes to, if it has outgrown a log file: launchd adds to it for ever."""
+    try:
+        found = os.fstat(fd)
+        if stat.S_ISREG(found.st_mode) and found.st_size > MOST_BYTES:
+            os.ftruncate(fd, 0)
+    except OSError:
+        pass
 
 
 class Log:
