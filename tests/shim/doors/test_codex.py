@@ -397,6 +397,18 @@ def test_a_connection_that_breaks_leaves_it_unknown_what_became_of_a_text(visito
     visitor.run_until_asked("turn/start")
 
 
+def test_a_server_that_says_goodbye_is_heard(visitor: Visitor) -> None:
+    """It may still hold the connection open then; nothing more can be asked of it."""
+    visitor.open()
+    for connection in visitor.server.connections:
+        connection.protocol.send_close(1001)
+        connection.socket.sendall(b"".join(connection.protocol.data_to_send()))
+    visitor.run(lambda: not visitor.door.is_open)
+    visitor.post()
+    assert visitor.told == [GONE]
+    visitor.run(lambda: visitor.door.is_open)
+
+
 @pytest.mark.parametrize("method, outcome", [("thread/resume", GONE), ("turn/start", WRITTEN)])
 def test_no_answer_is_not_waited_for_for_ever(
     visitor: Visitor, method: str, outcome: str, monkeypatch: pytest.MonkeyPatch

@@ -122,7 +122,8 @@ class AppServer:
             self._protocol.receive_eof()
         self._take_events()
         self._flush()
-        if not data or self._protocol.handshake_exc is not None or self._protocol.parser_exc is not None:
+        failed = self._protocol.handshake_exc is not None or self._protocol.parser_exc is not None
+        if not data or failed or self._protocol.close_expected():
             self._lose()
 
     def write(self) -> None:
