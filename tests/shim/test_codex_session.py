@@ -183,7 +183,8 @@ def test_a_server_that_turns_out_to_be_a_subagents_is_no_session(broker: Private
 
     listed = call("list_agents")
     assert [row["name"] for row in listed["sessions"]] == ["ann"]  # type: ignore[attr-defined]
-    assert call("read_messages")["error"]["code"] == "not_permitted"  # type: ignore[index]
+    for tool, arguments in (("read_messages", {}), ("rename_session", {"name": "mine"})):
+        assert call(tool, **arguments)["error"]["code"] == "not_permitted"  # type: ignore[index]
     assert call("send_message", to="ann", message="from a subagent")["state"] in ("queued", "held")
     hooked = process.ask("tools/call", {"name": "hook", "arguments": ASKED, "_meta": {"threadId": "t-sub"}})
     assert hooked["content"][0]["text"] == "{}"

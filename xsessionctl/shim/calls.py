@@ -16,7 +16,7 @@ from time import monotonic
 
 from xsessionctl.shim import answers, frames
 from xsessionctl.shim.mail import Batch, show_message
-from xsessionctl.shim.tools import check_arguments
+from xsessionctl.shim.tools import FOR_SUBAGENTS, NOT_FOR_SUBAGENTS, check_arguments
 from xsessiond.core import limits
 from xsessiond.core.errors import Refusal
 
@@ -53,13 +53,6 @@ _OFF = {
     "code": "feature_off",
     "text": "Messages between sessions are switched off for this session.",
     "hint": "Its user did that with XSESSIOND_OFF; there is nothing for you to do.",
-}
-
-
-_GUEST = {
-    "code": "not_permitted",
-    "text": "Messages are read in the conversation that you are a subagent of.",
-    "hint": "They reach it by themselves; there is nothing for you to do.",
 }
 
 
@@ -124,6 +117,10 @@ class Calls:
         if self._identity.off:
             self._write(_Running(call, {}, 0.0), answers.tell_refusal(_OFF), is_error=True)
             return
+        if self._identity.guest and call.tool not in FOR_SUBAGENTS:
+            refusal = Refusal("not_permitted", NOT_FOR_SUBAGENTS)
+            self._write(_Running(call, {}, 0.0), answers.tell_refusal(refusal.to_json()), is_error=True)
+            return
         try:
             params = check_arguments(call.tool, call.arguments)
         except Refusal as refusal:
@@ -138,9 +135,6 @@ class Calls:
                 left = most - limits.SHIM_HANDSHAKE_S - _time_to_resume(params)  # and for the mail that comes along
                 params["wait_reply"] = max(0.0, min(float(wait), limits.MAX_WAIT_S, left))
         elif call.tool == "read_messages":
-            if self._identity.guest:
-                self._write(_Running(call, {}, 0.0), answers.tell_refusal(_GUEST), is_error=True)
-                return
             params["render"] = True
         item = _Running(call, params, monotonic())
         self._running.append(item)

@@ -23,7 +23,7 @@ from xsessionctl.shim.hooks import Hooks
 from xsessionctl.shim.identity import Identity
 from xsessionctl.shim.protocol import Call
 from xsessionctl.shim.session import Session
-from xsessionctl.shim.tools import list_tools
+from xsessionctl.shim.tools import FOR_SUBAGENTS, NOT_FOR_SUBAGENTS, list_tools
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,11 +37,6 @@ HARNESS = "opencode"
 LONGEST_CALL_S = 290.0
 """opencode puts no limit on a plugin's tool; people do."""
 TOOLS = frozenset(str(tool["name"]) for tool in list_tools(""))
-FOR_SUBAGENTS = frozenset(("list_agents", "send_message", "check_delivery"))
-"""Tools of a subagent. The session's mail and its name are the session's own."""
-_NOT_FOR_SUBAGENTS = (
-    "This is for the session itself, and you are one of its subagents: tell it what you want to know or to have done."
-)
 _UNNAMED = ("New session - ", "Child session - ")
 """How the titles begin that opencode gives before it knows better."""
 _A_PERSON = "typed by a person"
@@ -165,7 +160,7 @@ class Conversation:
         """Its model, or that of one of its subagents, uses a tool."""
         call = Call(request_id, tool, arguments, {}, "", None)
         if tool not in TOOLS or (subagent and tool not in FOR_SUBAGENTS):
-            text = _NOT_FOR_SUBAGENTS if tool in TOOLS else f"There is no tool {tool[:80]!r}."
+            text = NOT_FOR_SUBAGENTS if tool in TOOLS else f"There is no tool {tool[:80]!r}."
             self.calls.answer(call, text, is_error=True, done=_nothing, dropped=_nothing)
             return
         call.aside = subagent

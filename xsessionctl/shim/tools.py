@@ -31,6 +31,11 @@ _HOOK_TOOL: dict[str, object] = {
     "inputSchema": {"type": "object"},
 }
 NOT_FOR_MODELS = "This tool is for the harness's own hooks. Your call was refused and changed nothing."
+FOR_SUBAGENTS = frozenset(("list_agents", "send_message", "check_delivery"))
+"""Tools of a subagent. The session's mail and its name are the session's own."""
+NOT_FOR_SUBAGENTS = (
+    "This is for the session itself, and you are one of its subagents: tell it what you want to know or to have done."
+)
 _MODELS_MARKS = ("claudecode/toolUseId", "callId", "itemId")
 """What is in `_meta` of a call that a model made: Claude Code's, and Codex's."""
 
