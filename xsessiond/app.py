@@ -222,9 +222,15 @@ def _make_broker(paths: Paths, config: Config, service: str | None) -> Broker:
         user=user_name(),
         session_dir=paths.session_dir,
         service=service,
-        boot_clock_s=time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else None,
+        boot_clock_s=_read_boot_clock(),
     )
     return Broker(identity, to_core(config, has_passphrase=os.path.lexists(paths.passphrase_file)), entropy)
+
+
+def _read_boot_clock() -> float | None:
+    if sys.platform != "linux":
+        return None
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def _fail(status: int, reason: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Iterator
 
@@ -45,11 +46,13 @@ def _examine_descriptors(pid: int, sessions: int) -> Iterator[Finding]:
 
 
 def _read_limit(pid: int) -> int | None:
-    try:
-        import resource
+    if sys.platform != "linux":
+        return None
+    import resource
 
-        soft, _ = resource.prlimit(pid, resource.RLIMIT_NOFILE)  # Linux
-    except (AttributeError, OSError):
+    try:
+        soft, _ = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    except OSError:
         return None
     return None if soft == resource.RLIM_INFINITY else soft
 
