@@ -50,6 +50,8 @@ def test_install_puts_it_in_place_and_asks_it(user: Installed) -> None:
         assert (status["installed"], status["enabled"], status["linger"]) == (True, True, False)
         assert (status["socket"]["detail"], status["service"]["detail"]) == ("running", "running")
         assert user.ask("status")["broker"]["pid"] == first["broker"]["pid"]
+        findings = user.ask("doctor")["findings"]
+        assert [one["level"] for one in findings if one["area"] == "service"] == ["ok"]
         user.world.linger(on=True)
         assert user.ask("service", "install")["notes"] == []
 

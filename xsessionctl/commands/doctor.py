@@ -29,9 +29,9 @@ PLAIN_WIDTH, LEAST_WIDTH = 100, 40
 def command(setup: Setup) -> int:
     """Look for what is wrong, and say what mends it.
 
-    Paths and who may enter them, the lock and the socket, versions, the store, room on the disk, descriptors, the
-    clock, the settings, and mail that got stuck. Nothing is changed, and no broker is started. With a problem the exit
-    code is 1; without one, and without a broker, 9.
+    Paths and who may enter them, the lock and the socket, versions, the service, the store, room on the disk,
+    descriptors, the clock, the settings, and mail that got stuck. Nothing is changed, and no broker is started. With a
+    problem the exit code is 1; without one, and without a broker, 9.
     """
     return conclude(
         lambda: examine_all(setup.deadline), show_findings, setup.sink, as_json=setup.as_json, code=doctor_code
