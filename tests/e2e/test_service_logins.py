@@ -12,6 +12,7 @@ import pytest
 from tests.support.systemd_rig.fixtures import environment, in_a_real_systemd, service, user, world
 from tests.support.systemd_rig.service import BROKER_SOCKET, SOCKET, STATE, UNITS, Installed, hear
 from tests.support.systemd_rig.world import HOME, PATH, RUNTIME, UID
+from tests.support.wire_client import poll
 
 __all__ = ["environment", "service", "user", "world"]
 
@@ -249,8 +250,8 @@ def test_the_units_carry_what_is_set_here(user: Installed) -> None:
         assert not user.world.exists(BROKER_SOCKET)
         for name, value in (("RUNTIME", "my run"), ("STATE", "my state/xsessiond"), ("CONFIG", "50%")):
             assert f"The units carry XSESSIOND_{name}_DIR={HOME}/{value}, as it is here." in done["notes"]
-        (user.world.write(f"{HOME}/50%/config.toml", "[inbound]\npolicy = 'hold'\n"))
-        assert user.ask("config", "get", "inbound.policy", env=env)["value"] == "hold"
+        user.world.write(f"{HOME}/50%/config.toml", "[inbound]\npolicy = 'hold'\n")
+        poll(lambda: user.ask("config", "get", "inbound.policy", env=env)["value"], lambda value: value == "hold")
         again = user.ask("service", "install")  # now as everybody: the socket moves
         assert [file["change"] for file in again["files"]] == ["replaced", "replaced"]
         assert user.world.exists(BROKER_SOCKET)

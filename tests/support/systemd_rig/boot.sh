@@ -65,6 +65,8 @@ mkdir -p "$root/home/rig" "$root/var/log/journal"
 chmod 700 "$root/home/rig"
 chown "$uid:$uid" "$root/home/rig"
 rm -rf "$root/var/lib/systemd/linger"
+mkdir -p "$root/etc/systemd/logind.conf.d"
+printf '[Login]\nUserStopDelaySec=1s\nKillUserProcesses=no\n' >"$root/etc/systemd/logind.conf.d/rig.conf"
 : >"$root/etc/fstab"
 cat >"$root/etc/systemd/system/rig.target" <<'UNIT'
 [Unit]

@@ -27,6 +27,8 @@ RUNTIME = f"/run/user/{UID}"
 NAMESPACES = ("--mount", "--pid", "--ipc", "--uts", "--net")
 TOOLS = ("unshare", "nsenter", "setpriv", "systemctl", "loginctl", "journalctl", "pivot_root")
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+PAM = ("lib", "lib/*", "lib64", "usr/lib", "usr/lib/*", "usr/lib64")
+"""Where distributions have its modules."""
 BOOTS_WITHIN_S = 60.0
 
 
@@ -43,6 +45,8 @@ def why_not() -> str | None:
         return "needs systemd with logind"
     if not any(map(shutil.which, ("dbus-daemon", "dbus-broker-launch"))):
         return "needs a D-Bus daemon"
+    if not any(found for folder in PAM for found in Path("/").glob(f"{folder}/security/pam_systemd.so")):
+        return "needs pam_systemd, so that a login is one"
     tried = subprocess.run(["unshare", *NAMESPACES, "--cgroup", "--fork", "true"], capture_output=True, check=False)
     return None if tried.returncode == 0 else "the kernel refuses new namespaces"
 
@@ -181,7 +185,8 @@ def booted_world(shown: Mapping[Path, str]) -> Iterator[World]:
     interpreter, its packages and this repository are seen at their own places, also where those are closed to others.
     """
     own = {path.resolve() for path in (Path(sys.prefix), Path(sys.base_prefix), ROOT)}
-    binds = {path: str(path) for path in sorted(own) if not path.is_relative_to("/usr")} | dict(shown)
+    outer = [path for path in own if not any(path != other and path.is_relative_to(other) for other in own)]
+    binds = {path: str(path) for path in outer if not path.is_relative_to("/usr")} | dict(shown)
     folder = Path(tempfile.mkdtemp(prefix="xs-world-", dir="/tmp"))
     group = f"xsessiond-test-{os.getpid()}-{time.monotonic_ns()}"
     output = (folder / "boot.log").open("wb")
