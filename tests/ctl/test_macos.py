@@ -1,4 +1,4 @@
-"""The clients' own code for macOS, on Linux: kqueue and the options of sockets are made up, processes and pipes are real.
+"""The clients' own code for macOS, on Linux: kqueue and what sockets tell are made up, processes and pipes are real.
 
 On macOS itself the other tests of the clients run it, without anything made up.
 """

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 
 import pytest
 
 from tests.support.systemd_rig.fixtures import environment, in_a_real_systemd, service, user, world
 from tests.support.systemd_rig.service import BROKER_SOCKET, SERVICE, STATE, Installed, end, hear
-from tests.support.systemd_rig.world import HOME, RUNTIME
+from tests.support.systemd_rig.world import HOME, ROOT, RUNTIME
 
 __all__ = ["environment", "service", "user", "world"]
 
@@ -78,17 +80,81 @@ def test_the_end_of_a_harness_is_seen(service: Installed) -> None:
     assert "cannot" not in service.world.journal("--unit", "user@5000.service", "--grep", "xsessiond")
 
 
+def test_a_command_that_goes_on_for_nobody_ends_with_the_broker(service: Installed) -> None:
+    """11.1: it is the broker's to end until the conversation is there, with all that it started."""
+    service.world.run("mkdir", "-p", "/src/web", user="root")
+    talk = service.act("harness", "talk-1")
+    session = hear(talk)["id"]
+    end(talk)
+    resume = ["sh", "-c", "sleep 1000 & trap '' TERM; wait", "{harness_session_id}"]
+    set_up(service, f'[inbound]\npolicy = "accept"\n[harness.test]\nresume = {json.dumps(resume)}\n')
+    service.world.spawn(str(service.programs / "xsessionctl"), "send", session, "x", "--when-offline", "resume")
+    service.world.until("it runs", "pgrep", "-f", "sleep 1000")
+    service.systemctl("stop", SERVICE)
+    assert service.world.run("pgrep", "-f", "sleep 1000", check=False).returncode == 1
+
+
 # -- hardened ----------------------------------------------------------------------------------------------------------
 
 
 def test_hardened_it_writes_its_own_directories_and_nothing_else(hardened: Installed) -> None:
-    hold_one(hardened)
-    hardened.world.until("the user was told", "test", "-e", f"{STATE}/told")
-    assert not hardened.world.exists(f"{HOME}/told")
+    """Looked at from where the broker is: everything else is read-only there, also for root."""
     before = hardened.pid()
-    hardened.world.run("rm", "-r", f"{RUNTIME}/xsessiond")
+    for path, may in ((HOME, False), ("/tmp", True), (STATE, True), (f"{RUNTIME}/xsessiond", True), ("/var/tmp", True)):
+        touched = hardened.world.run(
+            "nsenter", f"--target={before}", "--mount", "touch", f"{path}/touched", user="root", check=False
+        )
+        assert (touched.returncode == 0) == may, (path, touched.stderr)
+    assert not hardened.world.exists("/tmp/touched")  # it has one of its own
+    hardened.world.run("rm", "-rf", f"{RUNTIME}/xsessiond", user="root")
     hardened.world.until("the socket is there again", "test", "-S", BROKER_SOCKET)
     assert hardened.ask("status")["broker"]["pid"] == before
+
+
+@pytest.mark.parametrize("how", ["--not-hardened", "--hardened"])
+def test_what_the_user_has_it_start_is_not_confined(service: Installed, how: str) -> None:
+    """11.1: a harness that is resumed has a compiler and a sandbox of its own, and outlives the broker."""
+    service.ctl("service", "install", how)
+    words = ["$HOME", "${HOME}", "%h", "a b", 'it\'s \\ "so"', "$$"]
+    command = ["env", f"PYTHONPATH={ROOT}", sys.executable, "-m", "tests.support.systemd_rig.actors", "resumed"]
+    resume = json.dumps([*command, "{harness_session_id}", *words])
+    set_up(service, f'[inbound]\npolicy = "accept"\n[harness.test]\nresume = {resume}\n')
+    service.world.run("mkdir", "-p", "/src/web", user="root")
+    talk = service.act("harness", "talk-1")
+    session = hear(talk)["id"]
+    end(talk)
+    sent = service.ask("send", session, "are you there?", "--when-offline", "resume")
+    assert sent.get("state") in ("queued", "handed"), sent
+    note = json.loads(service.world.run("cat", f"{HOME}/resumed").stdout)
+    assert note["words"] == words
+    assert (note["seccomp"], note["new_privileges"], note["compiles"]) == ("0", True, True)
+    assert (note["cwd"], note["ours"]) == ("/src/web", [])
+    assert "xsessiond.service" not in note["group"]
+    assert "xsessiond-run-" in note["group"]
+    service.systemctl("stop", SERVICE)
+    assert service.world.exists(f"/proc/{note['pid']}")
+
+
+def test_a_command_that_brings_nobody_is_ended_and_told(service: Installed) -> None:
+    """11.1: with the last line that it wrote; what cannot be started says so."""
+    service.world.run("mkdir", "-p", "/src/web", user="root")
+    talk = service.act("harness", "talk-1")
+    session = hear(talk)["id"]
+    end(talk)
+    for command, told in (
+        (["sh", "-c", "echo it is broken; exit 3", "{harness_session_id}"], "it is broken"),
+        (["no-such-program", "{harness_session_id}"], "no-such-program"),
+    ):
+        service.world.write(CONFIG, f"[harness.test]\nresume = {json.dumps(command)}\n")
+        script = f"{service.programs}/xsessionctl config get harness.test.resume | grep -q {command[0]}"
+        service.world.until("the settings are in force", "sh", "-c", script)
+        service.world.run("sleep", "0.1")
+        refused = service.ask("send", session, "x" + told, "--when-offline", "resume")["error"]
+        assert refused["code"] in ("not_running", "rate_limited"), refused
+        assert told in json.dumps(refused), refused
+        service.systemctl("restart", SERVICE)  # forgets that it was tried a moment ago
+    units = service.systemctl("list-units", "--all", "--plain", "--no-legend", "xsessiond-run-*")
+    assert units == ""
 
 
 def test_hardened_nobody_is_a_human_and_the_passphrase_decides(service: Installed) -> None:

@@ -12,11 +12,12 @@ import re
 import signal
 import subprocess
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import trio
 
 from xsessiond.core.inert import inert
+from xsessiond.io.unconfined import has_bus, name_unit, through_manager
 
 MOST_PER_MINUTE = 6
 WINDOW_S = 60.0
@@ -34,10 +35,10 @@ them."""
 
 class Notifier:
     """Runs the user's command, while `run` runs. command: the template, empty for none. report: a sentence for the
-    log."""
+    log. confined: a unit of systemd confines us, and not what the user runs."""
 
-    def __init__(self, command: Sequence[str], report: Callable[[str], None]) -> None:
-        self._command, self._report = tuple(command), report
+    def __init__(self, command: Sequence[str], report: Callable[[str], None], *, confined: bool = False) -> None:
+        self._command, self._report, self._confined = tuple(command), report, confined
         self._waiting: list[tuple[str, str]] = []
         self._sent: deque[float] = deque(maxlen=MOST_PER_MINUTE)
         self._news = trio.Event()
@@ -71,6 +72,8 @@ class Notifier:
         argv = fill(self._command, title, text, more)
         if not argv:
             return  # switched off meanwhile
+        if self._confined:
+            argv = through_manager(argv, name_unit(), os.environ, options=_unit_options(os.environ))
         try:
             process = await trio.lowlevel.open_process(
                 argv,
@@ -101,6 +104,13 @@ class Notifier:
         if not self._failed:
             self._failed = True
             self._report(f"The command of approvals.notify ({self._command[0]}) {what}.")
+
+
+def _unit_options(environ: Mapping[str, str]) -> list[str]:
+    """It says nothing, and systemd itself ends what does not end, also where we cannot wait for it."""
+    silent = ["--property=StandardOutput=null", "--property=StandardError=null"]
+    bounded = [f"--property=RuntimeMaxSec={ENDS_WITHIN_S:g}"]
+    return [*silent, *bounded, *(["--wait"] if has_bus(environ) else [])]
 
 
 def fill(command: Sequence[str], title: str, text: str, more: int) -> list[str]:

@@ -17,6 +17,7 @@ import trio
 
 from xsessiond.core.effects import ConversationStarted
 from xsessiond.io.processes import MARKS
+from xsessiond.io.unconfined import CANNOT_START, ending_command, name_unit, through_manager
 from xsessiond.paths import PLACE_VARIABLES
 
 SAID_BYTES = 4096
@@ -52,10 +53,11 @@ class _Run:
 
 
 class Resumer:
-    """Runs commands while `run` runs. ended: told of the end of each that was not given up."""
+    """Runs commands while `run` runs. ended: told of the end of each that was not given up. confined: a unit of systemd
+    confines us, and not what the user runs."""
 
-    def __init__(self, ended: Callable[[ConversationStarted], None]) -> None:
-        self._ended = ended
+    def __init__(self, ended: Callable[[ConversationStarted], None], *, confined: bool = False) -> None:
+        self._ended, self._confined = ended, confined
         self._runs: dict[int, _Run] = {}
         self._nursery: trio.Nursery | None = None
 
@@ -82,6 +84,11 @@ class Resumer:
 
     async def _live(self, ticket: int, run: _Run, argv: Sequence[str], cwd: str) -> None:
         """From its start to its end, or to ours."""
+        unit, environ = None, clean_environment(os.environ)
+        if self._confined:
+            unit = name_unit()
+            argv = through_manager(argv, unit, environ, cwd=cwd, options=("--wait", "--pipe"))
+            cwd = "/"  # the folder may be hidden from us
         with run.scope:
             try:
                 process = await trio.lowlevel.open_process(
@@ -90,27 +97,27 @@ class Resumer:
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
                     cwd=cwd,
-                    env=clean_environment(os.environ),
+                    env=environ,
                     start_new_session=True,
                 )
             except (OSError, ValueError) as problem:
                 self._tell(ticket, run, f"it cannot be started ({_words(problem)})")
                 return
             try:
-                await self._watch(ticket, run, process)
+                await self._watch(ticket, run, process, None if unit is None else CANNOT_START)
             finally:
                 if process.returncode is None and run.ours:
                     with trio.CancelScope(shield=True):
-                        await _end_group(process)
+                        await _end_group(process, unit)
 
-    async def _watch(self, ticket: int, run: _Run, process: trio.Process) -> None:
+    async def _watch(self, ticket: int, run: _Run, process: trio.Process, meanings: Mapping[int, str] | None) -> None:
         assert process.stdout is not None
         async with process.stdout, trio.open_nursery() as nursery:
             nursery.start_soon(run.gather, process.stdout)
             status = await process.wait()
             with trio.move_on_after(LAST_WORDS_S):
                 await run.read.wait()
-            self._tell(ticket, run, None if status == 0 else _describe(status))
+            self._tell(ticket, run, None if status == 0 else (meanings or {}).get(status) or _describe(status))
 
     def _tell(self, ticket: int, run: _Run, problem: str | None) -> None:
         if self._runs.get(ticket) is run:  # else nobody asks any more
@@ -142,13 +149,20 @@ def _words(problem: OSError | ValueError) -> str:
     return f"{problem.filename}: {what}" if problem.filename else what
 
 
-async def _end_group(process: trio.Process) -> None:
-    """Ends it with all that it started and kept in its group."""
+async def _end_group(process: trio.Process, unit: str | None) -> None:
+    """Ends it with all that it started and kept in its group, or in its unit."""
     for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, number)
-        except ProcessLookupError:
-            pass
+        if unit is not None:
+            await trio.run_process(
+                ending_command(unit, number.name), check=False, capture_stdout=True, capture_stderr=True
+            )
+        else:
+            try:
+                os.killpg(process.pid, number)
+            except ProcessLookupError:
+                pass
         with trio.move_on_after(TERM_S):
             await process.wait()
             return
+    process.kill()  # it has no unit any more and does not know
+    await process.wait()

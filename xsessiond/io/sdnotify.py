@@ -21,6 +21,11 @@ class ServiceManager:
         self.watchdog_s = watchdog_s
         """Seconds within which it wants to hear `watchdog`, or None. Half of that is a good pace."""
 
+    @property
+    def present(self) -> bool:
+        """Whether one started us."""
+        return self._address is not None
+
     def notify(self, state: str) -> bool:
         """Send `NAME=value` lines; False if nobody is there or it does not listen. Never blocks."""
         if self._address is None:

@@ -87,8 +87,8 @@ class Service:
         self._exits = ExitWatch(self._fds, lambda process: self._engine.submit(ProcessExited(process)))
         self._settings = SettingsSource(files, config, self._settings_read, self._project_read, self._report)
         self._passphrase = PassphraseFile(lock.paths.passphrase_file, self._passphrase_changed)
-        self._notifier = Notifier(config.notify, self._report)
-        self._resumer = Resumer(self._engine.submit)
+        self._notifier = Notifier(config.notify, self._report, confined=manager.present)
+        self._resumer = Resumer(self._engine.submit, confined=manager.present)
         self._guests: dict[str | None, Guests] = {}
         self._links = 0
         self._stopped = trio.Event()
