@@ -81,6 +81,15 @@ def test_install_generates_loads_and_asks(mac: Mac) -> None:
     }  # fmt: skip
 
 
+def test_a_broker_of_another_version_is_mentioned(mac: Mac, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P9: after an upgrade the files are as they were, and the old program runs on."""
+    install(mac.manager, 30, dry_run=False, hardened=None)
+    monkeypatch.setattr(managers, "__version__", "99.0")
+    (note,) = [note for note in install(mac.manager, 30, dry_run=False, hardened=None)["notes"] if "version" in note]  # type: ignore[attr-defined]
+    assert "this is 99.0" in note
+    assert "`xsessionctl restart`" in note
+
+
 def test_what_changed_is_loaded_anew(mac: Mac) -> None:
     install(mac.manager, 30, dry_run=False, hardened=None)
     agent = plistlib.loads(mac.plist.read_bytes())

@@ -147,6 +147,12 @@ def test_a_machine_without_systemd_is_told_so(user: Installed) -> None:
     assert "systemd does not run this machine" in done.stderr
     assert "/etc/wsl.conf" in done.stderr
     assert not user.world.exists(UNITS)
+    user.ctl("service", "install", env=BARE)  # and what was installed while it had one can be taken away
+    gone = user.world.run(
+        *hide, *become, str(user.programs / "xsessionctl"), "service", "uninstall", "--json", user="root", env=BARE
+    )
+    assert [file["change"] for file in json.loads(gone.stdout)["files"]] == ["removed", "removed"]
+    assert user.world.run("find", UNITS, "-not", "-type", "d").stdout == ""
 
 
 # -- every environment -------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from xsessionctl.client import ClientError, deadline_in
 from xsessionctl.lifecycle import connect_if_running
 from xsessionctl.render import part_of
 from xsessionctl.service.files import Planned, changes_of, put_in_place
+from xsessiond import __version__
 from xsessiond.core.inert import inert
 from xsessiond.paths import PathError, Paths
 from xsessiond.private_dirs import ensure_private_dir
@@ -127,7 +128,13 @@ def install(manager: Manager, timeout: float, *, dry_run: bool, hardened: bool |
         raise
     broker, took_s = _ask(manager, deadline)
     document |= {"started": True, "broker": broker, "round_trip_ms": round(took_s * 1000, 1)}
-    return {**document, "notes": manager.notes()}
+    notes = manager.notes()
+    if broker.get("version") != __version__:
+        notes.append(
+            f"The broker that runs is of version {broker.get('version')}, this is {__version__}: "
+            "`xsessionctl restart` has this one go on in its place."
+        )
+    return {**document, "notes": notes}
 
 
 def _make_state_dir(paths: Paths) -> None:
@@ -189,9 +196,12 @@ def start_installed(paths: Paths, deadline: float) -> bool:
 
 
 def uninstall(manager: Manager, timeout: float, *, dry_run: bool) -> dict[str, object]:
-    """Stops it and takes ours away. Raises ClientError."""
+    """Stops it and takes ours away, also where there is no manager any more. Raises ClientError."""
     deadline = deadline_in(timeout)
-    why_not = manager.unreachable()
+    try:
+        why_not = manager.unreachable()
+    except ClientError as problem:
+        why_not = problem.text.rstrip(".")
     files = manager.removal()
     changes = changes_of(files)
     there = any(change["change"] == "removed" for change in changes)
