@@ -33,6 +33,7 @@ VERBS = {
     "trust": "What you approved for later messages too.",
     "explain": "Whether a message would get through, and why.",
     "passphrase": "Set the passphrase for your decisions.",
+    "grant": "Give one container one session's socket, and nothing else.",
     "rename": "Give a session another name.",
     "install": "Put this into your coding agents.",
     "uninstall": "Take it out of your coding agents again.",

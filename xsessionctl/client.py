@@ -105,10 +105,11 @@ def link_lost(problem: OSError | str) -> ClientError:
 class Connection:
     """One link to the rendezvous. Made by `connect`.
 
-    deadline: on the monotonic clock, for all that follows; may be moved between calls.
+    deadline: on the monotonic clock, for all that follows; may be moved between calls. token: of the session that the
+    link is to act as, or None.
     """
 
-    __slots__ = ("_buffer", "_greeted", "_last_id", "_link", "deadline")
+    __slots__ = ("_buffer", "_greeted", "_last_id", "_link", "deadline", "token")
 
     def __init__(self, link: Socket, deadline: float) -> None:
         self._link = link
@@ -116,6 +117,7 @@ class Connection:
         self._greeted = False
         self._last_id = 0
         self.deadline = deadline
+        self.token: str | None = None
 
     def __enter__(self) -> Connection:
         return self
@@ -130,13 +132,17 @@ class Connection:
     def call(self, method: str, params: Mapping[str, object] | None = None) -> dict[str, object]:
         """Asks, waits, and returns the result. Raises ClientError."""
         frames = ""
-        greeting = None
+        greeting = attaching = None
         if method not in UNGREETED and not self._greeted:
             greeting = self._next_id()
             hello: dict[str, object] = {"protocol": PROTOCOL, "client": f"xsessionctl/{__version__}"}
             if conversation := environ.get(CONVERSATION):
                 hello["conversation"] = conversation
             frames = encode({"jsonrpc": "2.0", "id": greeting, "method": "hello", "params": hello}) + "\n"
+            if self.token is not None:
+                attaching = self._next_id()
+                attach = {"token": self.token, "push": False}
+                frames += encode({"jsonrpc": "2.0", "id": attaching, "method": "attach", "params": attach}) + "\n"
         request = self._next_id()
         asked = encode({"jsonrpc": "2.0", "id": request, "method": method, "params": params or {}}) + "\n"
         try:
@@ -158,6 +164,8 @@ class Connection:
                 self._answer(greeting)
             except ClientError as problem:
                 raise _tell_mismatch(problem) from None
+            if attaching is not None:
+                self._answer(attaching)
             self._greeted = True
         return self._answer(request)
 

@@ -13,6 +13,7 @@ import sys
 from time import monotonic, sleep
 
 from xsessionctl.client import ClientError, Connection, connect
+from xsessionctl.granted import connect_granted, granted_socket
 from xsessiond.paths import PLACE_VARIABLES, PathError, Paths, recorded_runtime_dir, resolve_paths
 
 TYPE_CHECKING = False
@@ -49,6 +50,9 @@ def connect_if_running(paths: Paths, deadline: float) -> Connection | None:
     """A link to the broker, or None when there is none. Raises ClientError when there is something that cannot be
     used.
     """
+    granted = granted_socket()
+    if granted is not None:
+        return connect_granted(granted, deadline)
     socket = paths.broker_socket
     try:
         return connect(socket, deadline)

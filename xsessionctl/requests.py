@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
     from xsessionctl.client import Connection
 
-REPEATED = frozenset(("list", "whoami", "check", "inbox", "log", "hold_queue", "trusts", "explain", "config", "reload"))
+REPEATED = frozenset(
+    ("list", "whoami", "check", "inbox", "log", "hold_queue", "trusts", "grants", "explain", "config", "reload")
+)
 """Methods that may be asked again without doing anything twice."""
 
 

@@ -294,6 +294,24 @@ def test_pins_of_a_session_that_a_reboot_ended_are_dropped(house: House) -> None
     assert again.send("x", "two")["to"]["id"] == new.id != old.id
 
 
+# -- containers --------------------------------------------------------------------------------------------------------
+
+
+def test_what_comes_through_a_granted_socket_acts_as_its_session_only(house: House) -> None:
+    """13.4, S20: after the token as that session, before it as nobody; until its time is over."""
+    given = house.human().ask("grant", name="box", directory="/d", cwd="/", for_s=60)
+    line = house.connect(peer(5), given["session"]["id"])
+    for method in ("list", "log"):
+        refusal = refused(lambda method=method: line.ask(method))  # type: ignore[misc]
+        assert (refusal.code, refusal.hint) == ("not_permitted", "Attach with its token first.")
+    line.ask("attach", token=given["token"])
+    assert line.ask("list")["self"]["name"] == "box"
+    refusal = refused(lambda: line.ask("log"))
+    assert (refusal.code, refusal.hint) == ("not_permitted", "Its human does that outside.")
+    house.pass_time(60)
+    assert not line.open
+
+
 # -- the end -----------------------------------------------------------------------------------------------------------
 
 

@@ -13,10 +13,10 @@ from xsessiond.core.callers import (
     find_outer,
     find_speaker,
     looks_human,
-    may_use_token,
     was_seen_whole,
 )
 from xsessiond.core.effects import Peer, ProcessId
+from xsessiond.core.records import GrantRow
 from xsessiond.core.state import Caller
 
 PERSON = peer(90, 80, terminal=True)
@@ -123,19 +123,6 @@ def test_an_ancestor_is_known_by_its_pid() -> None:
     assert find_ancestor(peer(5, 4), None) is None
 
 
-def test_where_a_token_works() -> None:
-    """13.2, S14: below the harness, or where that is not known below the process that used it first."""
-    house = House()
-    known, unknown = house.join("api", pid=1000).session, house.join("web", pid=0).session
-    assert may_use_token(known, peer(5, 1000))
-    assert not may_use_token(known, peer(5, 4))
-    unknown.bound = None
-    assert may_use_token(unknown, peer(5, 4))
-    unknown.bound = ProcessId(4, 40)
-    assert may_use_token(unknown, peer(5, 4))
-    assert not may_use_token(unknown, peer(4000, 3))
-
-
 def test_a_link_that_attached_is_its_session() -> None:
     """D9: and it learns its id, name and address."""
     api = House().join("api")
@@ -213,3 +200,14 @@ def test_below_an_agent_that_switched_its_session_off_is_no_human() -> None:
     house.change_project(web, off=True)
     caller = caller_of(house, peer(7, 1000, 2, terminal=True))
     assert (caller.kind, caller.silenced) == ("script", True)
+
+
+def test_what_comes_through_a_granted_socket_is_nobody_before_its_token() -> None:
+    """13.4, S20: neither the session that its process is below, nor a person at a terminal."""
+    house = House()
+    api, box = house.join("api", pid=1000), house.join("box", pid=0)
+    box.session.grant = GrantRow(box.id, "/d", "human ann", 0, None)
+    for who in (PERSON, peer(5, 1000), Peer(None, (), terminal=False, user="ann")):
+        caller = caller_of(house, who, box.id)
+        assert (caller.kind, caller.confined, caller.is_session) == ("script", True, False)
+    assert caller_of(house, peer(5, 1000)).session.id == api.id

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tests.support.core_house import Guest, House, is_sentence, peer, refused
-from xsessiond.core.introductions import hash_token
 from xsessiond.core.limits import (
     GRACE_S,
     INTRODUCED_MOST,
@@ -16,6 +15,7 @@ from xsessiond.core.limits import (
     MAX_LABEL,
     MAX_PATH,
 )
+from xsessiond.core.tokens import hash_token
 
 
 @pytest.fixture

@@ -117,3 +117,11 @@ def test_a_session_that_could_not_be_stored_is_told_so(house: House) -> None:
     house.failing = lambda ops: False
     house.pay()
     assert [row.name for row in house.store.load().sessions] == ["api"]
+
+
+def test_what_the_folder_of_a_granted_session_says_is_known_while_it_is_offline(house: House) -> None:
+    """13.4"""
+    given = house.human().ask("grant", name="box", directory="/d", cwd="/src/box")
+    house.handle(ProjectRead(given["session"]["id"], ProjectSettings(root="/src")))
+    assert house.broker.core.roster.known[given["session"]["id"]].project.root == "/src"
+    assert house.forgotten == []

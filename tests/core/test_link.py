@@ -27,6 +27,8 @@ PARAMS = {
     "cancel": {"id": 1},
     "decide": {"verdict": "deny"},
     "revoke_trust": {"id": "t-1"},
+    "grant": {"name": "box", "directory": "/d", "cwd": "/"},
+    "revoke_grant": {"of": "box"},
     "explain": {"sender": "api", "receiver": "web"},
 }
 

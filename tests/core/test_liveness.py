@@ -9,6 +9,7 @@ from xsessiond.core import liveness
 from xsessiond.core.effects import ProcessExited, ProcessId
 from xsessiond.core.limits import GRACE_S, PING_AFTER_S, PONG_WITHIN_S
 from xsessiond.core.liveness import KNOWN_ENDED
+from xsessiond.core.records import GrantRow
 
 DAY = 24 * 3600
 
@@ -311,3 +312,13 @@ def test_who_waits_to_become_a_session_that_ends_is_told(house: House) -> None:
     request = line.begin("register", name="api", pid=5000)
     house.kill_pid(5000)
     assert refused(lambda: line.answer(request)).code == "not_running"
+
+
+def test_the_door_of_a_granted_session_stays_and_so_does_its_token(house: House) -> None:
+    """13.4: whoever has its token comes back through it."""
+    web = house.join("web", pid=0)
+    web.session.grant = GrantRow(web.id, "/d", "human ann", 0, None)
+    web.line.ask("end")
+    assert house.names() == []
+    assert house.doors == {web.id: web.ref}
+    assert web.session.token_hash

@@ -58,6 +58,18 @@ TABLE: dict[str, tuple[Peer, str | None, str | None, str | None]] = {
 }
 
 
+def test_what_comes_from_a_container_is_no_human() -> None:
+    """13.4: whatever the kernel says of it, and with a passphrase too."""
+    house = House()
+    given = house.human().ask("grant", name="box", directory="/d", cwd="/")
+    core = house.broker.core
+    line = house.connect(PERSON, given["session"]["id"])
+    caller = find_caller(core, core.wires[line.link])
+    for proven in (False, True):
+        obstacle = find_obstacle(caller, PERSON, without_terminal=True, proven=proven)
+        assert obstacle == "It came through the socket of a container."
+
+
 @pytest.mark.parametrize("name", TABLE)
 def test_why_not(name: str) -> None:
     """5.2, H11."""

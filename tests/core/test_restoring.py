@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from msgspec import structs
 
-from tests.support.core_house import BEGAN_MS, Guest, House, refused
+from tests.support.core_house import BEGAN_MS, Guest, House, peer, refused
 from xsessiond.core.admission import Setting
 from xsessiond.core.effects import CloseDoor, OpenDoor, Persist, Prune, ReadProject, Restored, WatchProcess
 from xsessiond.core.policy import CoreSettings, ProjectSettings
@@ -323,3 +323,17 @@ def test_what_was_read_a_while_ago_is_acted_on_still(house: House, api: Guest, w
     found = later.broker.core.roster.known[api.id].causes.find(later.mono)
     assert found is not None
     assert (found.hop, found.until - later.mono) == (5, 600.0)
+
+
+@pytest.mark.parametrize("boot", [None, "another"])
+@pytest.mark.parametrize("running", [True, False])
+def test_a_granted_session_has_its_socket_whether_it_ran_or_not(running: bool, boot: str | None) -> None:  # noqa: FBT001
+    """13.4, P17"""
+    house = House()
+    given = house.human().ask("grant", name="box", directory="/d", cwd="/")
+    house.join("api")
+    if running:
+        house.connect(peer(5), given["session"]["id"]).ask("attach", token=given["token"])
+    house.restart(boot=boot)
+    assert house.doors[given["session"]["id"]] == "/d/session.sock"
+    assert ("box" in house.names()) == (running and boot is None)

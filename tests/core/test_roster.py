@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from xsessiond.core.effects import ProcessId
 from xsessiond.core.ids import SessionId, session_id_from
 from xsessiond.core.names import BadName, fold_name, skeletons
+from xsessiond.core.records import GrantRow
 from xsessiond.core.roster import NameTaken, Roster, Session
 
 P, Q = ProcessId(1, 10), ProcessId(2, 20)
@@ -244,3 +245,12 @@ def test_no_two_running_sessions_are_alike(steps: list[tuple[str, int, str]]) ->
         looks = [look for one in running for look in skeletons(one.name)]
         assert len(looks) == len(set(looks))
         assert all(roster.named(one.name) is one for one in running)
+
+
+def test_one_that_does_not_run_comes_back_by_its_conversation_or_its_grant() -> None:
+    """11.1, 13.4"""
+    roster = Roster(entropy)
+    plain, talk = new(roster, "a" * 32, "one"), new(roster, "b" * 32, "two", talk="t")
+    assert (plain.comes_back, talk.comes_back) == (False, True)
+    plain.grant = GrantRow(plain.id, "/d", "human ann", 0, None)
+    assert plain.comes_back

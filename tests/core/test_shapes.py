@@ -11,7 +11,7 @@ from xsessiond.core.effects import ProcessId
 from xsessiond.core.ids import SessionId
 from xsessiond.core.mailbox import message_of
 from xsessiond.core.policy import CoreSettings, ShownValue
-from xsessiond.core.records import EventRow, HoldRow, MessageRow, TrustRow
+from xsessiond.core.records import EventRow, GrantRow, HoldRow, MessageRow, TrustRow
 from xsessiond.core.roster import Session
 from xsessiond.core.shapes import (
     PushShape,
@@ -19,6 +19,7 @@ from xsessiond.core.shapes import (
     shape_config,
     shape_delivery,
     shape_entry,
+    shape_grant,
     shape_held,
     shape_history,
     shape_hold,
@@ -254,6 +255,16 @@ def test_a_trust_is_shown_with_names_of_now_or_of_then() -> None:
         "scope": "pair", "by": "human ann", "at": "1970-01-01T00:00:01.000Z", "until": "1970-01-01T00:00:02.000Z",
     }  # fmt: skip
     assert shape_trust(replace(row, until=None), session(), None)["until"] is None
+
+
+def test_a_grant_is_shown_with_its_session_and_its_end() -> None:
+    shown = plain(shape_grant(shape_session(session(), "box"), GrantRow("s-b", "/d", "human ann", 1_000, 2_000)))
+    assert shown["session"]["name"] == "web"  # type: ignore[index]
+    del shown["session"]
+    assert shown == {
+        "directory": "/d", "by": "human ann", "at": "1970-01-01T00:00:01.000Z",
+        "expires_at": "1970-01-01T00:00:02.000Z",
+    }  # fmt: skip
 
 
 def test_a_history_that_began_held_was_not_queued_before() -> None:

@@ -17,6 +17,8 @@ NEEDED: dict[str, dict[str, object]] = {
     "CancelParams": {"id": 1},
     "DecideParams": {"verdict": "approve"},
     "RevokeTrustParams": {"id": "t-1"},
+    "GrantParams": {"name": "box", "directory": "/d", "cwd": "/"},
+    "RevokeGrantParams": {"of": "box"},
     "ExplainParams": {"sender": "web", "receiver": "api"},
 }
 """What cannot be left out."""
@@ -37,9 +39,10 @@ def test_what_is_needed_is_enough_and_less_is_not(kind: type[msgspec.Struct]) ->
             msgspec.convert({key: value for key, value in needed.items() if key != name}, kind)
 
 
-@pytest.mark.parametrize("kind", [p.RegisterParams, p.UpdateParams])
+@pytest.mark.parametrize("kind", [p.RegisterParams, p.UpdateParams, p.GrantParams])
 def test_the_class_is_called_so_on_the_wire(kind: type[msgspec.Struct]) -> None:
-    assert msgspec.to_builtins(msgspec.convert({"class": "bypass"}, kind))["class"] == "bypass"
+    given = {**NEEDED.get(kind.__name__, {}), "class": "bypass"}
+    assert msgspec.to_builtins(msgspec.convert(given, kind))["class"] == "bypass"
     with pytest.raises(msgspec.ValidationError, match="class"):
         msgspec.convert({"class": "root"}, kind)
 

@@ -30,6 +30,7 @@ WORDS = {
     "run": ["gemini"],
     "install": ["claude", "--dry-run"],
     "list": [],
+    "grant": ["--list"],
 }
 """What a verb needs besides its name."""
 NOT_RUN_HERE = {"mcp", "hook", "bridge", "demo"}

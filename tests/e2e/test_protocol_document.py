@@ -223,6 +223,7 @@ MINIMAL: dict[str, dict[str, Any]] = {
     "hello": {"protocol": 1}, "send": {"message": "x"}, "handed": {"ids": []}, "release": {"ids": []},
     "rename": {"name": "other"}, "turn": {"phase": "ended"}, "cancel": {"id": 1}, "attach": {"token": ""},
     "decide": {"verdict": "deny"}, "revoke_trust": {"id": "t-0"}, "explain": {"sender": "api", "receiver": "api"},
+    "grant": {"name": "box", "directory": "/x", "cwd": "/"}, "revoke_grant": {"of": "box"},
 }  # fmt: skip
 
 

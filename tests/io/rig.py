@@ -55,7 +55,7 @@ class Surroundings:
         self.engine: Engine | None = None
         self.on_close: Callable[[], None] = lambda: None
 
-    def open_door(self, session_id: str, ref: str) -> None:
+    def open_door(self, session_id: str, ref: str, granted: str | None) -> None:
         """See `Surroundings` of the engine, as for all here."""
         self.doors.append(f"open {ref}")
 

@@ -393,7 +393,7 @@ class House:
                 self.closed_for[effect.link] = effect.why
                 self._close(effect.link)
             case OpenDoor():
-                self.doors[effect.session_id] = effect.ref
+                self.doors[effect.session_id] = effect.path or effect.ref
             case CloseDoor():
                 self.doors.pop(effect.session_id, None)
             case WatchProcess():

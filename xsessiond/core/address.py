@@ -168,7 +168,7 @@ class Resolver:
             "not_running",
             f"{session.name} [{session.ref}] is known but not running: its conversation ended. Nothing was sent.",
             "List the sessions that run now."
-            if session.harness_session_id is None
+            if not session.comes_back
             else "List the sessions that run now, or send with when_offline = queue to keep it for that conversation.",
             candidates=[self.candidate(session, now)],
             detail=session.id,

@@ -39,6 +39,7 @@ from xsessiond.core.effects import (
 )
 from xsessiond.core.ending import Ending
 from xsessiond.core.errors import Refusal
+from xsessiond.core.grants import Granting
 from xsessiond.core.hold_view import HoldView
 from xsessiond.core.holding import Holding
 from xsessiond.core.introductions import Introductions
@@ -63,6 +64,8 @@ from xsessiond.core.watchers import Watchers
 from xsessiond.core.wire import Answer, AnyRequest, BadFrame, Hello, RequestId
 
 READY = LinkState.READY
+BEFORE_TOKEN = (w.Hello, w.Attach, w.Status, w.Stop, w.Restart)
+"""What may come through a granted socket before the token. The last two are refused to whatever comes there."""
 BOTH, RENDEZVOUS, PRIVATE = "both", "the rendezvous", "a session's private socket"
 
 
@@ -93,6 +96,7 @@ class Broker:
         )
         self._losses = Losses(self.core, self._sending, self._watchers)
         self._questions = Questions(self.core, self._liveness)
+        self._granting = Granting(self.core, self._deciding, self._introductions, self._liveness, self._holding)
         self._ending = Ending(self.core, self._waits, self._resuming)
         self._turns = Turns(self.core, self._receipts, self._delivery)
         intro, sending, questions, delivery = self._introductions, self._sending, self._questions, self._delivery
@@ -112,7 +116,7 @@ class Broker:
             w.Register: (RENDEZVOUS, intro.register),
             w.Inbox: (BOTH, questions.inbox),
             w.Log: (RENDEZVOUS, questions.read_log),
-            w.Attach: (PRIVATE, intro.attach),
+            w.Attach: (PRIVATE, self._granting.attach),
             w.Take: (BOTH, delivery.take),
             w.Ack: (BOTH, delivery.acknowledge),
             w.Handed: (PRIVATE, delivery.hand),
@@ -124,6 +128,9 @@ class Broker:
             w.Decide: (RENDEZVOUS, deciding.decide),
             w.Trusts: (RENDEZVOUS, deciding.trusts),
             w.RevokeTrust: (RENDEZVOUS, deciding.revoke_trust),
+            w.Grant: (RENDEZVOUS, self._granting.grant),
+            w.Grants: (RENDEZVOUS, self._granting.show),
+            w.RevokeGrant: (RENDEZVOUS, self._granting.revoke),
             w.Explain: (RENDEZVOUS, deciding.explain),
             w.Config: (RENDEZVOUS, deciding.config),
             w.Reload: (RENDEZVOUS, deciding.reload),
@@ -160,7 +167,9 @@ class Broker:
             case NotStored():
                 self._losses.take(event)
             case Restored():
-                restore(self.core, self._delivery, self._receipts, self._holding, self._watchers, event, now)
+                restore(
+                    self.core, self._delivery, self._receipts, self._holding, self._watchers, self._granting, event, now
+                )
             case SettingsRead():
                 self._settings_read(event, now)
             case ProjectRead():
@@ -185,7 +194,9 @@ class Broker:
     # -- links ------------------------------------------------------------------------------
 
     def _opened(self, event: LinkOpened, now: Now) -> None:
-        self.core.wires[event.link] = Wire(event.link, event.door, event.peer, event.protocol)
+        through = self.core.roster.known.get(event.door or "")
+        confined = through is not None and through.grant is not None
+        self.core.wires[event.link] = Wire(event.link, event.door, event.peer, event.protocol, confined=confined)
         self.core.agenda.schedule(("hello", event.link), now.mono + limits.FIRST_FRAME_S)
         if self.core.stopping:
             event.protocol.step("drain")
@@ -221,6 +232,8 @@ class Broker:
         where, handler = method
         if wire.protocol.state is not READY and not self._may_begin(wire, frame):
             return
+        if wire.confined and not self._may_confined(wire, frame, where):
+            return
         if where is not BOTH and (where is PRIVATE) != (wire.door is not None):
             refusal = Refusal("usage", f"This method is for {where}.", "See docs/protocol.md.")
             self.core.refuse(wire, frame.id, refusal)
@@ -231,6 +244,15 @@ class Broker:
             self.core.refuse(wire, frame.id, refusal)
         except Exception:
             self._met_bug(wire, frame.id, type(frame).__name__)
+
+    def _may_confined(self, wire: Wire, frame: AnyRequest, where: str) -> bool:
+        """Whether what came through a granted socket may go on: its session's, once it has shown its token."""
+        if where is not RENDEZVOUS and (wire.session is not None or isinstance(frame, BEFORE_TOKEN)):
+            return True
+        text = "What comes through the socket of a container acts as its session, and as nothing else."
+        hint = "Attach with its token first." if wire.session is None else "Its human does that outside."
+        self.core.refuse(wire, frame.id, Refusal("not_permitted", text, hint))
+        return False
 
     def _looked_up(self, event: LookedUp, now: Now) -> None:
         asked = self.core.asked.pop(event.ticket)
@@ -368,6 +390,8 @@ class Broker:
                 self._delivery.resume(session, now)
             case "idle":
                 self._watchers.settled(session, now)
+            case "granted":
+                self._granting.due(session, now)
             case "watch":
                 self._watchers.expire(session, now)
             case _:

@@ -2,14 +2,14 @@
 
 Laws: a link that attached with a session's token is that session; a process at or below a session's harness is that
 session; a process below several sessions (one harness process that runs them all) is none of them for certain, and may
-only say in whose name it speaks; what is outside every session is the human where everything speaks for a person in a
-terminal and nothing for an agent, else a script. Refuses to know: what the caller may do.
+only say in whose name it speaks; what comes through a granted socket and has shown no token is nobody's, whatever the
+kernel says of it; what is outside every session is the human where everything speaks for a person in a terminal and
+nothing for an agent, else a script. Refuses to know: what the caller may do.
 """
 
 from __future__ import annotations
 
 from xsessiond.core.effects import Peer, ProcessId
-from xsessiond.core.roster import Session
 from xsessiond.core.state import Caller, Core, Wire
 
 
@@ -17,6 +17,8 @@ def find_caller(core: Core, wire: Wire) -> Caller:
     """Who is at the other end of this link now."""
     if wire.caller is not None:
         return wire.caller
+    if wire.confined:
+        return Caller("script", core.script, confined=True)
     for process in wire.peer.ancestors:
         sessions = core.roster.at_process(process)
         if len(sessions) == 1:
@@ -84,11 +86,3 @@ def find_outer(core: Core, peer: Peer, harness: ProcessId | None) -> frozenset[s
             found.update(session.id for session in core.roster.at_process(process))
         above = above or process == harness
     return frozenset(found)
-
-
-def may_use_token(session: Session, peer: Peer) -> bool:
-    """Whether the token may be used from there: from the session's harness or below it; where that process is not
-    known, from the process that used it first or below that."""
-    if session.process is not None:
-        return session.process in peer.ancestors
-    return session.bound is None or session.bound in peer.ancestors

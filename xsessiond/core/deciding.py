@@ -55,7 +55,7 @@ class Deciding:
         params = request.params
         self._require_human(wire, params, now)
         _check(params)
-        self._with_passphrase(
+        self.with_passphrase(
             wire, request.id, params.passphrase, lambda wire, now: self._decide(wire, request, now), now
         )
 
@@ -76,7 +76,7 @@ class Deciding:
             self._core.ask(wire, request.id, FindMessage(unknown), then)
             return
         wanted = [held[message_id] for message_id in ids if message_id in held]
-        trusts = self._carry_out(wanted, params, self._name_of(wire), now)
+        trusts = self._carry_out(wanted, params, name_of(wire), now)
         decided: list[Decided] = []
         for message_id in ids:
             if (message := held.get(message_id)) is not None:
@@ -146,7 +146,7 @@ class Deciding:
     def revoke_trust(self, wire: Wire, request: RevokeTrust, now: Now) -> None:
         """It covers nothing any more. Raises Refusal: not_permitted, not_found."""
         require_human(self._core, wire, "revoke trust")
-        self._with_passphrase(
+        self.with_passphrase(
             wire, request.id, request.params.passphrase, lambda wire, now: self._revoke(wire, request), now
         )
 
@@ -212,7 +212,7 @@ class Deciding:
         if not self._core.settings.passphrase_is_set:
             self._tell_config(wire, request.id)  # none to ask for; setting one begins here too
             return
-        self._with_passphrase(
+        self.with_passphrase(
             wire, request.id, params.passphrase, lambda wire, now: self._tell_config(wire, request.id), now
         )
 
@@ -257,11 +257,7 @@ class Deciding:
         self._attempts.add((message_id, who))
         self._core.persist(MarkMessage(message.seq, message_id, "held", now.ms, by, rule))
 
-    def _name_of(self, wire: Wire) -> str:
-        where = f" ({wire.peer.tty})" if wire.peer.tty else ""
-        return f"human {wire.peer.user}{where}"
-
-    def _with_passphrase(
+    def with_passphrase(
         self, wire: Wire, request_id: RequestId, text: str | None, go_on: Callable[[Wire, Now], None], now: Now
     ) -> None:
         """Goes on at once, or when the passphrase was found right, where the user wants one."""
@@ -287,6 +283,12 @@ class Deciding:
             if event.problem is not None:
                 raise Refusal("not_permitted", event.problem, "The next try can only help once that is mended or over.")
             raise _passphrase_needed("That is not the passphrase.", "Try again.")
+
+
+def name_of(wire: Wire) -> str:
+    """A human as the log names who decided."""
+    where = f" ({wire.peer.tty})" if wire.peer.tty else ""
+    return f"human {wire.peer.user}{where}"
 
 
 def _check(params: DecideParams) -> None:

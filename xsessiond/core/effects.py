@@ -40,7 +40,9 @@ class Peer(Struct, frozen=True):
     be looked into though they are the user's own. shared: those that more than one session may stand on, so that they
     are nobody's harness: shells, service managers, another user's, and all above a manager or the shell of a terminal.
 
-    On a session's private socket only process, ancestors and complete are found out.
+    place: which mount namespace it is in, that is, which container; None where that is not known.
+
+    On a session's private socket only process, ancestors, complete and place are found out.
     """
 
     process: ProcessId | None
@@ -51,6 +53,7 @@ class Peer(Struct, frozen=True):
     complete: bool = True
     tty: str | None = None
     unseen: str | None = None
+    place: int | None = None
     shared: frozenset[ProcessId] = frozenset()
 
 
@@ -208,10 +211,11 @@ class CloseLink(Struct, frozen=True):
 
 
 class OpenDoor(Struct, frozen=True):
-    """Listen on the private socket of a session."""
+    """Listen on the private socket of a session. path: where that is, for one with a grant."""
 
     session_id: str
     ref: str
+    path: str | None = None
 
 
 class CloseDoor(Struct, frozen=True):

@@ -6,13 +6,10 @@ shown once and kept as a hash. Refuses to know: messages, beyond giving back wha
 
 from __future__ import annotations
 
-from hashlib import sha256
-from hmac import compare_digest
-
 from msgspec import UNSET
 
 from xsessiond.core import limits
-from xsessiond.core.callers import find_caller, find_harness, find_outer, may_use_token
+from xsessiond.core.callers import find_caller, find_harness, find_outer
 from xsessiond.core.delivery import Delivery
 from xsessiond.core.effects import ForgetProject, OpenDoor, ProcessId, ProjectRead, ReadProject
 from xsessiond.core.errors import Refusal
@@ -25,6 +22,7 @@ from xsessiond.core.policy import NOT_READ, launch_setting
 from xsessiond.core.roster import NameTaken, Session
 from xsessiond.core.state import Arrival, Caller, Core, Wire
 from xsessiond.core.times import Now
+from xsessiond.core.tokens import check_token, hash_token
 from xsessiond.core.wire import (
     Attach,
     End,
@@ -35,11 +33,6 @@ from xsessiond.core.wire import (
     encode,
 )
 from xsessiond.core.wire_params import RegisterParams
-
-
-def hash_token(token: str) -> bytes:
-    """What is kept of a token."""
-    return sha256(token.encode()).digest()
 
 
 class Introductions:
@@ -112,7 +105,8 @@ class Introductions:
         for problem in event.project.problems:
             self._core.warn(problem)
         if not session.running:
-            self._core.out.append(ForgetProject(session.id))
+            if session.grant is None:
+                self._core.out.append(ForgetProject(session.id))
         elif event.project.off or self._core.settings.off:
             self._liveness.switch_off(session, now)
         else:
@@ -147,25 +141,8 @@ class Introductions:
         session = self._core.roster.known.get(resume.id)
         if session is None or not session.token_hash:
             return None
-        self._check_token(session, resume.token, wire)
+        check_token(self._core, session, resume.token, wire)
         return session
-
-    def _check_token(self, session: Session, token: str, wire: Wire) -> None:
-        if not compare_digest(hash_token(token), session.token_hash):
-            self._core.log("warning", "wrong token", session=session.id, pid=_pid(wire.peer.process))
-            raise Refusal("bad_token", "This is not the session's token.", "Register anew.")
-        if not may_use_token(session, wire.peer):
-            pid = _pid(wire.peer.process)
-            self._core.log("warning", "token used from elsewhere", session=session.id, pid=pid)
-            self._core.warn(
-                f"The token of {session.name} [{session.ref}] was used by process {pid}, "
-                "which is not of that session. It was refused."
-            )
-            raise Refusal(
-                "bad_token",
-                "This token belongs to another process tree.",
-                "A session's token works only below its own harness.",
-            )
 
     def _known_otherwise(self, params: RegisterParams, process: ProcessId | None) -> Session | None:
         """The same conversation, resumed; or the same harness process whose shim died and was started again."""
@@ -268,13 +245,15 @@ class Introductions:
         session = self._core.roster.known.get(wire.door or "")
         if session is None or not session.running:
             raise Refusal("bad_token", "The session of this socket has ended.", "Register anew.")
-        self._check_token(session, request.params.token, wire)
+        check_token(self._core, session, request.params.token, wire)
         if len(session.links) >= limits.LINKS_PER_SESSION and wire.link not in session.links:
             raise Refusal(
                 "refused", f"The session has {limits.LINKS_PER_SESSION} links already.", "Close one of them first."
             )
         if session.process is None and session.bound is None:
             session.bound = wire.peer.process
+        if not session.links:
+            session.place = wire.peer.place
         wire.session, wire.caller, wire.push = session, Caller("session", session), request.params.push
         wire.protocol.proven = True
         self._set_outer(session, wire)
@@ -339,7 +318,7 @@ class Introductions:
         before, was = session.to_row("", ""), session.state
         if params.state is not UNSET:
             session.state = params.state
-        if params.perm_class is not UNSET:
+        if params.perm_class is not UNSET and session.grant is None:  # of a granted one its human said what it is
             session.perm_class = params.perm_class or "unknown"
         if params.delivery is not UNSET:
             session.delivery = params.delivery
@@ -347,7 +326,8 @@ class Introductions:
             session.modes = params.modes
         if params.attended is not UNSET:
             session.attended = params.attended
-        if params.harness is not UNSET or params.harness_session_id is not UNSET:
+        named = params.harness is not UNSET or params.harness_session_id is not UNSET
+        if named and session.grant is None:
             harness = session.harness if params.harness is UNSET else params.harness[: limits.MAX_HARNESS]
             talk = session.harness_session_id if params.harness_session_id is UNSET else params.harness_session_id
             self._core.roster.identify(session, harness, talk)
@@ -389,7 +369,3 @@ def _shorten(folder: str) -> str:
     while len(encode(folder)) > limits.MAX_PATH:
         folder = folder[: len(folder) * 3 // 4]
     return folder
-
-
-def _pid(process: ProcessId | None) -> int | None:
-    return None if process is None else process.pid

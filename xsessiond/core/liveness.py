@@ -131,7 +131,7 @@ class Liveness:
                 del self._core.silenced[next(iter(self._core.silenced))]
         self.unwatch(session)
         self._core.roster.end(session, now.ms)
-        if reason != "lost":
+        if reason != "lost" and session.grant is None:
             session.token_hash = b""  # nobody comes back to it with that
         self._core.turn_away(session.id, Refusal("not_running", "The session ended meanwhile.", "Register anew."))
         session.pins.clear()
@@ -143,8 +143,9 @@ class Liveness:
             self._core.agenda.cancel((kind, session.id))
         self._core.persist(DropPins(session.id))
         self._core.save(session)
-        self._core.out.append(CloseDoor(session.id, session.ref))
-        self._core.out.append(ForgetProject(session.id))
+        if session.grant is None:  # else its door stays open, and what its folder says is kept, for when it comes again
+            self._core.out.append(CloseDoor(session.id, session.ref))
+            self._core.out.append(ForgetProject(session.id))
         self._core.log("info", "session ended", session=session.id, reason=reason)
         self._core.stir(session)
         self._delivery.keep_for_later(session, now)
@@ -153,7 +154,7 @@ class Liveness:
     def _forget_some(self) -> None:
         """Bounds what is known of sessions that ended and have nothing waiting."""
         ended = self._core.roster.ended()
-        idle = [session for session in ended if not len(session.box) and not session.box.held]
+        idle = [one for one in ended if one.grant is None and not len(one.box) and not one.box.held]
         for session in idle[: max(0, len(idle) - KNOWN_ENDED)]:
             self._core.roster.forget(session)
             self._core.receipts.pop(session.id, None)

@@ -43,6 +43,8 @@ def _find_agent(caller: Caller, peer: Peer) -> str | None:
     if caller.among:
         names = [f"{session.name} [{session.ref}]" for session in caller.among]
         return f"It runs below the harness of several sessions ({_list(names)})."
+    if caller.confined:
+        return "It came through the socket of a container."
     if caller.silenced:
         return "It runs below an agent whose session has ended, or was switched off by its project's settings."
     if peer.marks:

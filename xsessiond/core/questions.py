@@ -51,7 +51,7 @@ class Questions:
             sessions += [
                 session
                 for session in self._core.roster.ended()
-                if session.harness_session_id is not None or len(session.box) or session.box.held
+                if session.comes_back or len(session.box) or session.box.held
             ]
         shown = _as_fits(self._shape(session) for session in sessions)
         left_out = len(sessions) - len(shown)

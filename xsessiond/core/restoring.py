@@ -1,7 +1,7 @@
 """The start: what the last broker knew, taken up from what it stored.
 
-Laws: each session that ran may come back within the grace time; what was held is held; what its project says is not
-known yet, so it holds. Refuses to know: how it was stored.
+Laws: each session that ran may come back within the grace time; a granted one has its socket, whether it ran or not;
+what was held is held; what its project says is not known yet, so it holds. Refuses to know: how it was stored.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 from xsessiond.core import limits
 from xsessiond.core.delivery import Delivery
 from xsessiond.core.effects import CloseDoor, OpenDoor, Prune, ReadProject, Restored, WatchProcess
+from xsessiond.core.grants import Granting
 from xsessiond.core.holding import Holding
 from xsessiond.core.mailbox import message_of
 from xsessiond.core.receipts import Receipts
-from xsessiond.core.records import DropPins, DropWatch, HoldRow, MessageRow, SessionRow, Snapshot
+from xsessiond.core.records import DropPins, DropWatch, GrantRow, HoldRow, MessageRow, SessionRow, Snapshot
 from xsessiond.core.roster import Session
 from xsessiond.core.shapes import shape_origin
 from xsessiond.core.state import Core
@@ -26,6 +27,7 @@ def restore(
     receipts: Receipts,
     holding: Holding,
     watchers: Watchers,
+    granting: Granting,
     event: Restored,
     now: Now,
 ) -> None:
@@ -34,8 +36,12 @@ def restore(
     snapshot = event.snapshot
     core.next_seq = snapshot.next_seq
     core.trusts = {row.id: row for row in snapshot.trusts}
+    grants = {row.session_id: row for row in snapshot.grants}
     for row in snapshot.sessions:
-        _restore_session(core, holding, row, now)
+        _restore_session(core, holding, row, grants.get(row.id), now)
+    for session in core.roster.known.values():
+        if session.grant is not None:
+            granting.open(session, now)
     _restore_memories(core, receipts, snapshot, now)
     for trust in snapshot.trusts:
         if trust.id in core.trusts and trust.until is not None and trust.until <= now.ms:
@@ -54,13 +60,14 @@ def restore(
     core.out.append(Prune(now.ms - core.settings.keep_ms))
 
 
-def _restore_session(core: Core, holding: Holding, row: SessionRow, now: Now) -> None:
+def _restore_session(core: Core, holding: Holding, row: SessionRow, grant: GrantRow | None, now: Now) -> None:
     session = Session.from_row(row)
-    session.seen = now.mono
+    session.seen, session.grant = now.mono, grant
     holding.refresh_policy(session)
     if row.live and row.boot_id == core.boot_id:
         core.roster.add(session)
-        core.out.append(OpenDoor(session.id, session.ref))
+        if grant is None:
+            core.out.append(OpenDoor(session.id, session.ref))
         if session.process is not None:
             session.watched = True
             core.out.append(WatchProcess(session.process))
@@ -74,7 +81,8 @@ def _restore_session(core: Core, holding: Holding, row: SessionRow, now: Now) ->
         if row.live:
             core.persist(DropPins(session.id))
             core.save(session)
-            core.out.append(CloseDoor(session.id, session.ref))
+            if grant is None:
+                core.out.append(CloseDoor(session.id, session.ref))
     core.out.append(ReadProject(session.id, session.cwd))
 
 

@@ -20,7 +20,7 @@ from xsessiond.core.mailbox import Box
 from xsessiond.core.names import check_name, fold_name, free_name, skeletons
 from xsessiond.core.pacing import Pace
 from xsessiond.core.policy import NOT_READ, launch_setting
-from xsessiond.core.records import Kind, SessionRow
+from xsessiond.core.records import GrantRow, Kind, SessionRow
 from xsessiond.core.wire import encode
 
 
@@ -30,18 +30,19 @@ class Session:
     process: the harness, None where it is not known or cannot be watched. watched: it is verified and watched. links:
     ids of attached links. seen: monotonic time of the last frame from it. bound: the process that used the token
     first. pins: folded name → session id; pins_before: the same of names that now mean another session.
-    outer: ids of sessions that it was started inside of. noted: it has read the boundary note in full. unresponsive: it
+    outer: ids of sessions that it was started inside of. grant: the human's, which it lives by, or None; place: the
+    container that its links come from. noted: it has read the boundary note in full. unresponsive: it
     did not answer a ping. worked_at: when it last did something of its own, in milliseconds. causes: what it acts on.
     turned_away: messages for it that were one too many, since the broker started. attended: False once its harness says
     that nobody looks at it.
     """
 
     __slots__ = (
-        "attended", "bound", "box", "can_reply", "causes", "cwd", "delivery", "ended_at", "folded", "harness",
-        "harness_session_id", "id", "kind", "label", "last_seen_at", "launch", "links", "modes", "name",
-        "noted", "origin", "outer", "pace", "pair_seqs", "perm_class", "pins", "pins_before", "policy",
-        "process", "project", "ref", "seen", "started_at", "state", "target", "token_hash", "turned_away",
-        "unresponsive", "verdicts", "watched", "worked_at",
+        "attended", "bound", "box", "can_reply", "causes", "cwd", "delivery", "ended_at", "folded", "grant", "harness",
+        "harness_session_id", "id", "kind", "label", "last_seen_at", "launch", "links", "modes", "name", "noted",
+        "origin", "outer", "pace", "pair_seqs", "perm_class", "pins", "pins_before", "place", "policy", "process",
+        "project", "ref", "seen", "started_at", "state", "target", "token_hash", "turned_away", "unresponsive",
+        "verdicts", "watched", "worked_at",
     )  # fmt: skip
 
     def __init__(self, session_id: SessionId, ref: str, name: str, kind: Kind = "session") -> None:
@@ -60,6 +61,8 @@ class Session:
         self.token_hash = b""
         self.bound: ProcessId | None = None
         self.outer: frozenset[str] = frozenset()
+        self.grant: GrantRow | None = None
+        self.place: int | None = None
         self.started_at = self.last_seen_at = 0
         self.ended_at: int | None = None
         self.seen = 0.0
@@ -101,6 +104,11 @@ class Session:
             )
         )
         self.target = Raw(encode({"id": self.id, "ref": self.ref, "name": self.name}))
+
+    @property
+    def comes_back(self) -> bool:
+        """Whether one that does not run can be known again when it does: by its conversation, or by its grant."""
+        return self.harness_session_id is not None or self.grant is not None
 
     @property
     def running(self) -> bool:

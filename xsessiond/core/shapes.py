@@ -13,7 +13,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from xsessiond.core.defuse import find_control_markup
 from xsessiond.core.mailbox import FINAL, Message
 from xsessiond.core.policy import CoreSettings
-from xsessiond.core.records import EventRow, HoldRow, MessageRow, TrustRow
+from xsessiond.core.records import EventRow, GrantRow, HoldRow, MessageRow, TrustRow
 from xsessiond.core.roster import Session
 from xsessiond.core.suppressed import TurnedAway
 from xsessiond.core.times import format_time, format_time_or_none
@@ -206,6 +206,17 @@ def shape_suppressed(turned_away: TurnedAway) -> dict[str, object]:
 def shape_config(settings: CoreSettings) -> dict[str, object]:
     """The settings in force, each with where it was written."""
     return {"values": settings.shown, "problems": settings.config_problems, "ok": settings.config_ok}
+
+
+def shape_grant(session: SessionShape, row: GrantRow) -> dict[str, object]:
+    """A row of `grants`."""
+    return {
+        "session": session,
+        "directory": row.directory,
+        "by": row.by,
+        "at": format_time(row.at),
+        "expires_at": format_time_or_none(row.until),
+    }
 
 
 def shape_trust(row: TrustRow, sender: Session | None, target: Session | None) -> dict[str, object]:

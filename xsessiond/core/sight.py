@@ -23,7 +23,7 @@ def find_own(core: Core, wire: Wire) -> frozenset[str] | None:
         return frozenset({caller.session.id})
     if caller.among:
         return frozenset(session.id for session in caller.among)
-    return frozenset() if wire.peer.marks or caller.silenced else None
+    return frozenset() if wire.peer.marks or caller.silenced or caller.confined else None
 
 
 def may_read(own: frozenset[str] | None, sender_id: str | None, target_id: str, state: str) -> bool:

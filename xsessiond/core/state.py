@@ -67,6 +67,7 @@ class Wire:
     pushed: number of the last push. outstanding: number and message of what was pushed and is still leased to it, by
     id, oldest first. paused: what it gave back is not pushed again yet. borrowed: whose boxes it has leased from
     besides its session's. told: whose receipts it was shown, and the time of the last; it has not gone on from there.
+    confined: it came through the socket of a granted session.
     """
 
     link: int
@@ -83,17 +84,20 @@ class Wire:
     borrowed: set[Session] = field(default_factory=set)
     told: tuple[Session, int] | None = None
     following: bool = False
+    confined: bool = False
 
 
 class Caller(msgspec.Struct, frozen=True):
     """Who speaks. kind: session, human or script. session: the session that speaks, or the human's own box. among:
-    sessions it may be, where its process belongs to several, also if it says which of them it is. silenced: it is below
-    an agent whose session was switched off by a project's file, or ended while its harness lived."""
+    sessions it may be, where its process belongs to several, also if it says which of them it is. confined: it came
+    through a granted socket, and has shown no token. silenced: it is below an agent whose session was switched off by a
+    project's file, or ended while its harness lived."""
 
     kind: str
     session: Session
     among: tuple[Session, ...] = ()
     silenced: bool = False
+    confined: bool = False
 
     @property
     def is_session(self) -> bool:

@@ -101,7 +101,7 @@ class Targets:
     def _offline(self, draft: Draft, target: Session | None, target_id: str, now: Now) -> Session:
         """A target that does not run: kept for its conversation, or resumed, if the sender wants that."""
         wanted = draft.params.when_offline or self._core.settings.offline_default
-        if target is not None and target.harness_session_id is not None and wanted in ("queue", "resume"):
+        if target is not None and target.comes_back and wanted in ("queue", "resume"):
             if wanted == "resume":
                 self._resuming.check(target)
                 draft.resume = True
@@ -109,7 +109,7 @@ class Targets:
             return target
         name = target.name if target is not None else target_id
         hint = None
-        if target is not None and target.harness_session_id is not None:
+        if target is not None and target.comes_back:
             hint = "Send with when_offline = queue to keep it for when it resumes."
             if can_resume(target, self._core.settings.resume):
                 hint = "Send with when_offline = resume to start it, or queue to keep it for when it resumes."

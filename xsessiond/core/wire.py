@@ -20,6 +20,7 @@ from xsessiond.core.wire_params import (
     CheckParams,
     DecideParams,
     ExplainParams,
+    GrantParams,
     HelloParams,
     HoldQueueParams,
     IdsParams,
@@ -28,6 +29,7 @@ from xsessiond.core.wire_params import (
     NoParams,
     RegisterParams,
     RenameParams,
+    RevokeGrantParams,
     RevokeTrustParams,
     SendParams,
     TakeParams,
@@ -172,6 +174,24 @@ class RevokeTrust(Request, frozen=True, tag="revoke_trust"):
     params: RevokeTrustParams
 
 
+class Grant(Request, frozen=True, tag="grant"):
+    """A session for a container."""
+
+    params: GrantParams
+
+
+class Grants(Request, frozen=True, tag="grants"):
+    """The sessions that are granted."""
+
+    params: NoParams = NoParams()
+
+
+class RevokeGrant(Request, frozen=True, tag="revoke_grant"):
+    """A grant ends."""
+
+    params: RevokeGrantParams
+
+
 class Explain(Request, frozen=True, tag="explain"):
     """The verdict between two, without sending."""
 
@@ -224,7 +244,7 @@ class Restart(Request, frozen=True, tag="restart"):
 AnyRequest = (
     Hello | Register | Attach | ListSessions | Whoami | Send | Check | Inbox | Take | Ack | Handed | Release | Rename
     | Update | Turn | End | Log | Cancel | Status | Stop | Restart
-    | HoldQueue | Decide | Trusts | RevokeTrust | Explain | Config | Reload
+    | HoldQueue | Decide | Trusts | RevokeTrust | Grant | Grants | RevokeGrant | Explain | Config | Reload
 )  # fmt: skip
 
 METHODS = frozenset(str(kind.__struct_config__.tag) for kind in get_args(AnyRequest))

@@ -165,6 +165,25 @@ class RevokeTrustParams(Struct, frozen=True):
     passphrase: str | None = None
 
 
+class GrantParams(Struct, frozen=True):
+    """A session for a container. directory: where its socket goes. cwd: its folder, of this machine. for_s: for so many
+    seconds; None: until it is revoked."""
+
+    name: str
+    directory: str
+    cwd: str
+    perm_class: PermClass | None = msgspec.field(name="class", default=None)
+    for_s: Annotated[float, msgspec.Meta(gt=0, le=1e9)] | None = None
+    passphrase: str | None = None
+
+
+class RevokeGrantParams(Struct, frozen=True):
+    """A granted session by its name, ref or id."""
+
+    of: str
+    passphrase: str | None = None
+
+
 class ExplainParams(Struct, frozen=True):
     """Two addresses; the sender may be `human` or `script`."""
 

@@ -103,6 +103,15 @@ def is_ours(pid: int) -> bool:
         return False
 
 
+def read_place(pid: int) -> int | None:
+    """Return which mount namespace a process is in, as the number by which the kernel tells them apart: every container
+    has its own. None if that is hidden from us, or it is gone."""
+    try:
+        return os.stat(f"/proc/{pid}/ns/mnt").st_ino
+    except OSError:
+        return None
+
+
 def terminal_name(device: int) -> str | None:
     """Return the name of a terminal without `/dev/`, or None if the kernel's numbering does not tell it."""
     major, minor = os.major(device), os.minor(device)

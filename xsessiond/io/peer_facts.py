@@ -16,6 +16,7 @@ from xsessiond.io.processes import (
     environment_marks,
     is_ours,
     peer_process,
+    read_place,
     terminal_name,
     trace,
 )
@@ -55,7 +56,14 @@ class PeerFacts:
         above = ancestry(process.pid)
         if not above or above[0] != process:
             return self._nobody()
-        return Peer(process, tuple(above), terminal=False, user=self._user, complete=above.complete)
+        return Peer(
+            process,
+            tuple(above),
+            terminal=False,
+            user=self._user,
+            complete=above.complete,
+            place=read_place(process.pid),
+        )
 
     def look_closely(self, sock: socket.socket) -> Peer:
         """All there is to tell a person from an agent. Linux: about 60 µs where the ancestors are known."""

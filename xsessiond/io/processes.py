@@ -19,10 +19,10 @@ from xsessiond.io._process import PeerCred, ProcessId, ProcessStat
 
 if sys.platform == "darwin":
     from xsessiond.io import _macos as _system
-    from xsessiond.io._macos import is_ours, peer_credentials, peer_process, terminal_name
+    from xsessiond.io._macos import is_ours, peer_credentials, peer_process, read_place, terminal_name
 else:
     from xsessiond.io import _linux as _system
-    from xsessiond.io._linux import is_ours, peer_credentials, peer_process, terminal_name
+    from xsessiond.io._linux import is_ours, peer_credentials, peer_process, read_place, terminal_name
 
 __all__ = [
     "Ancestry",
@@ -39,6 +39,7 @@ __all__ = [
     "peer_credentials",
     "peer_process",
     "raise_file_limit",
+    "read_place",
     "terminal_name",
     "trace",
     "user_name",

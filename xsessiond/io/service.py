@@ -100,9 +100,9 @@ class Service:
 
     # -- what the engine asks for ------------------------------------------------------------------------------------
 
-    def open_door(self, session_id: str, ref: str) -> None:
+    def open_door(self, session_id: str, ref: str, granted: str | None) -> None:
         """See `Doors.open`."""
-        self._doors.open(session_id, ref)
+        self._doors.open(session_id, ref, granted)
 
     def close_door(self, session_id: str, ref: str) -> None:
         """See `Doors.close`."""
@@ -342,7 +342,7 @@ class Service:
 
     def _directories(self) -> list[str]:
         paths = self._lock.paths
-        return [paths.runtime_dir, paths.session_dir]
+        return [paths.runtime_dir, paths.session_dir, *self._doors.directories()]
 
     def _intact(self) -> bool:
         if self._stopped.is_set():

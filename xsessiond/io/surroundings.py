@@ -32,8 +32,9 @@ class Surroundings(Protocol):
     def texts_dir(self) -> str:
         """Where clients put the texts that are too long for a harness."""
 
-    def open_door(self, session_id: str, ref: str) -> None:
-        """Listens on the session's private socket; nothing to do if it does."""
+    def open_door(self, session_id: str, ref: str, granted: str | None) -> None:
+        """Listens on the session's private socket; nothing to do if it does. granted: where that is, for one with a
+        grant."""
 
     def close_door(self, session_id: str, ref: str) -> None:
         """Stops listening on it."""
@@ -79,7 +80,7 @@ def act_at_once(around: Surroundings, effect: Effect) -> bool:
     """Has an effect done that waits for no commit; False if it is none of these."""
     match effect:
         case OpenDoor():
-            around.open_door(effect.session_id, effect.ref)
+            around.open_door(effect.session_id, effect.ref, effect.path)
         case CloseDoor():
             around.close_door(effect.session_id, effect.ref)
         case UnwatchProcess():
