@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.core_house import Guest, House, is_sentence, peer, refused
+from xsessiond.core import limits
 from xsessiond.core.limits import (
     GRACE_S,
     INTRODUCED_MOST,
@@ -555,3 +556,16 @@ def test_who_it_is_inside_of_is_found_again_when_it_is_back(house: House) -> Non
     assert inner.session.outer == frozenset()
     inner.come_back()
     assert inner.session.outer == {around.id}
+
+
+def test_sessions_are_bounded_and_nobody_is_evicted(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """13.3: the newcomer is refused; who is there comes back."""
+    monkeypatch.setattr(limits, "SESSIONS_MOST", 2)
+    api = house.join("api")
+    house.join("web")
+    assert refused(lambda: house.join("third")).code == "refused"
+    assert house.names() == ["api", "web"]
+    api.line.drop()
+    api.come_back()
+    house.kill(api)
+    assert isinstance(house.join("third"), Guest)

@@ -2,22 +2,63 @@
 
 from __future__ import annotations
 
+import click
+
 from xsessionctl.lifecycle import find_paths, require_broker
 from xsessionctl.options import Setup, verb
 from xsessionctl.outcome import Document, conclude
+from xsessionctl.output import Sink
 from xsessionctl.render import broker_state, part_of
+from xsessionctl.requests import ask
 
 
-@verb("status", examples={"xsessionctl status": "is it running, is it well"}, exits=(7, 9, 11))
-def command(setup: Setup) -> int:
+@verb(
+    "status",
+    examples={
+        "xsessionctl status": "is it running, is it well",
+        "xsessionctl status --charges": "who holds what: connections, messages, bytes",
+    },
+    exits=(7, 9, 11),
+)
+@click.option("--charges", is_flag=True, help="Also who holds what, and the limits.")
+def command(setup: Setup, *, charges: bool) -> int:
     """How the broker is.
 
     It is not started for this: without one the exit code is 9. A store that failed its check gives 1, settings that
     cannot be used give 11.
     """
     return conclude(
-        lambda: read_status(setup.deadline), broker_state, setup.sink, as_json=setup.as_json, code=status_code
+        lambda: _read(setup.deadline, charges=charges), _show, setup.sink, as_json=setup.as_json, code=status_code
     )
+
+
+def _read(deadline: float, *, charges: bool) -> dict[str, object]:
+    document = read_status(deadline)
+    if charges:
+        document["charges"] = {**ask("charges", {}, deadline), "files": _read_files(part_of(document, "broker"))}
+    return document
+
+
+def _read_files(broker: Document) -> dict[str, object]:
+    """How many descriptors the broker has open, of how many; nothing where its process cannot be looked into."""
+    import psutil
+
+    pid = broker.get("pid")
+    try:
+        process = psutil.Process(pid if isinstance(pid, int) else 0)
+        limit = process.rlimit(psutil.RLIMIT_NOFILE)[0] if hasattr(process, "rlimit") else None
+        return {"used": process.num_fds(), "limit": limit}
+    except (psutil.Error, OSError):
+        return {"used": None, "limit": None}
+
+
+def _show(document: Document, sink: Sink) -> list[str]:
+    lines = broker_state(document, sink)
+    if "charges" in document:
+        from xsessionctl.render_charges import charge_lines
+
+        lines += charge_lines(document, sink)
+    return lines
 
 
 def read_status(deadline: float) -> dict[str, object]:

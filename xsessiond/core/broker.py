@@ -15,6 +15,7 @@ from typing import Any, assert_never
 from xsessiond.core import limits
 from xsessiond.core import wire as w
 from xsessiond.core.brakes import Brakes
+from xsessiond.core.charges import Charging
 from xsessiond.core.deciding import Deciding
 from xsessiond.core.delivery import Delivery
 from xsessiond.core.effects import (
@@ -134,6 +135,7 @@ class Broker:
             w.Explain: (RENDEZVOUS, deciding.explain),
             w.Config: (RENDEZVOUS, deciding.config),
             w.Reload: (RENDEZVOUS, deciding.reload),
+            w.Charges: (RENDEZVOUS, Charging(self.core).tell),
         }
 
     def handle(self, event: Event, now: Now) -> list[Effect]:

@@ -88,6 +88,10 @@ MAX_REASON = 500
 """Characters of the reason of a denial."""
 INTRODUCED_MOST = 256
 """Sessions that registered and have not attached yet: each costs a socket. A shim needs milliseconds for it."""
+SESSIONS_MOST = 16384
+"""Running sessions: with a connection, a listening socket and a watched process each they are within OPEN_FILES."""
+CHARGES_MOST = 1000
+"""Rows of one answer about who holds what: the heaviest, within a frame."""
 WATCHES_PER_SESSION = 32
 """Sessions of which one asker waits to hear that they are idle."""
 WATCH_MS = 12 * 3600 * 1000

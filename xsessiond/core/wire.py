@@ -229,6 +229,12 @@ class Status(Request, frozen=True, tag="status"):
     params: Raw = Raw(b"{}")
 
 
+class Charges(Request, frozen=True, tag="charges"):
+    """Who holds what."""
+
+    params: NoParams = NoParams()
+
+
 class Stop(Request, frozen=True, tag="stop"):
     """Frozen."""
 
@@ -244,7 +250,7 @@ class Restart(Request, frozen=True, tag="restart"):
 AnyRequest = (
     Hello | Register | Attach | ListSessions | Whoami | Send | Check | Inbox | Take | Ack | Handed | Release | Rename
     | Update | Turn | End | Log | Cancel | Status | Stop | Restart
-    | HoldQueue | Decide | Trusts | RevokeTrust | Grant | Grants | RevokeGrant | Explain | Config | Reload
+    | HoldQueue | Decide | Trusts | RevokeTrust | Grant | Grants | RevokeGrant | Explain | Config | Reload | Charges
 )  # fmt: skip
 
 METHODS = frozenset(str(kind.__struct_config__.tag) for kind in get_args(AnyRequest))
