@@ -154,11 +154,8 @@ class HarnessSession:
         An interactive CLI lets its user type before its MCP servers are connected, so turns without consequence are
         taken until the model is offered ``tool``.
         """
-        argv = [str(self.command), *args, *HARNESSES[self.name].interactive("hello")]
         before = self.model.last
-        self.model.client_started()
-        terminal = Terminal(argv, self.environment, self.work, self.root / f"tmux{len(self._runs)}.sock")
-        self._runs.append(terminal)
+        terminal = self.start_terminal(*args, *HARNESSES[self.name].interactive("hello"))
         if dismiss is not None:
             terminal.dismiss(dismiss, START_SECONDS)
         ended = self.model.wait_for_end(START_SECONDS, after=before)
@@ -166,6 +163,14 @@ class HarnessSession:
             terminal.enter("hello again", STEP_SECONDS)
             ended = self.model.wait_for_end(STEP_SECONDS, after=ended.number)
         terminal.wait_for_screen("DONE turn=", STEP_SECONDS)
+        return terminal
+
+    def start_terminal(self, *args: str) -> Terminal:
+        """Start the CLI interactively with these arguments alone; returns at once."""
+        argv = [str(self.command), *args]
+        self.model.client_started()
+        terminal = Terminal(argv, self.environment, self.work, self.root / f"tmux{len(self._runs)}.sock")
+        self._runs.append(terminal)
         return terminal
 
     def close(self) -> None:
