@@ -2,22 +2,45 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
+from dataclasses import fields
 
 import pytest
 
-from tests.support.generate_harness_reference import TARGET, make_table, put_table
+from tests.support.generate_harness_reference import DOORS, TARGET, make_table, put_table
+from tests.support.harness.install import PACKAGES
+from tests.support.harness.shown import E2E, SHOWN
+from xsessionctl.harness.base import Doors
 from xsessionctl.harness.entries import is_our_server
 from xsessionctl.harness.known import HARNESSES
 from xsessiond.core.setting_keys import resume_command
 
+ROOT = TARGET.parents[1]
 DOCUMENT = TARGET.read_text(encoding="utf-8")
 
 
 def test_the_table_is_the_one_that_the_program_has() -> None:
     assert make_table() in DOCUMENT
     assert put_table(DOCUMENT) == DOCUMENT, "run: python -m tests.support.generate_harness_reference"
+
+
+def test_every_door_that_is_claimed_is_shown_by_a_test_of_the_real_program() -> None:
+    doors = {(name, door.name) for name in HARNESSES for door in fields(Doors)}
+    assert SHOWN.keys() == doors
+    assert DOORS.keys() == {door.name for door in fields(Doors)}
+    for path, test in {one for tests in SHOWN.values() for one in tests}:
+        tree = ast.parse((ROOT / E2E / path).read_text(encoding="utf-8"))
+        assert test in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}, path
+        marks = [ast.unparse(node.value) for node in tree.body if isinstance(node, ast.Assign)]
+        assert any("pytest.mark.harness" in mark for mark in marks), f"{path} drives no real program"
+    assert all(SHOWN.values())
+
+
+@pytest.mark.parametrize("name", HARNESSES)
+def test_the_version_that_is_claimed_is_the_one_that_is_tested(name: str) -> None:
+    assert tuple(map(int, PACKAGES[name].version.split("."))) == HARNESSES[name].tested[1]
 
 
 def test_every_harness_has_a_section() -> None:

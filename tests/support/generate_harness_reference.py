@@ -1,14 +1,18 @@
-"""Writes the table of docs/harnesses.md: `python -m tests.support.generate_harness_reference`.
+"""Writes the tables of docs/harnesses.md: `python -m tests.support.generate_harness_reference`.
 
-It is made from what the program says of each harness; a test compares, so that the document cannot drift from it.
+They are made from what the program says of each harness, and from where that is shown (`harness.shown`); a test
+compares, so that the document cannot drift from it.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from tests.support.harness.install import PACKAGES
+from tests.support.harness.shown import E2E, SHOWN
 from xsessionctl.harness.base import Harness
 from xsessionctl.harness.finding import describe
 from xsessionctl.harness.known import HARNESSES
@@ -18,21 +22,48 @@ BEGIN, END = "<!-- every harness: made by `python -m tests.support.generate_harn
 TABLE = re.compile(f"{re.escape(BEGIN)}\n.*?{re.escape(END)}", re.DOTALL)
 
 
+DOORS = {
+    "wake": "wakes an idle session",
+    "mid_turn": "reaches a busy one",
+    "own_turn": "at its own next step",
+    "evidence": "evidence that it was read",
+}
+"""The fields of `Doors`, as the document calls them."""
+Row = tuple[str, Callable[[Harness], str]]
+
+
 def make_table() -> str:
-    """The table with its marks."""
-    harnesses = list(HARNESSES.values())
-    rows = [
+    """The tables with their marks."""
+    can: list[Row] = [
         ("tested versions", _versions),
-        ("wakes an idle session", lambda one: one.doors.wake),
-        ("reaches a busy one", lambda one: one.doors.mid_turn),
-        ("at its own next step", lambda one: one.doors.own_turn),
-        ("evidence that it was read", lambda one: one.doors.evidence),
+        *((title, lambda one, door=door: getattr(one.doors, door)) for door, title in DOORS.items()),
         ("permission class", lambda one: one.class_source),
         ("goes on with a conversation", lambda one: f"`{shlex.join(one.resume)}`".replace("'", "")),
     ]
+    shown: list[Row] = [
+        ("version", _pinned),
+        *((title, lambda one, door=door: _tests(one, door)) for door, title in DOORS.items()),
+    ]
+    between = "Each of the ways in, and what proves it, was seen with the real program, by these tests:"
+    return "\n".join([BEGIN, "", *_lines(can), "", between, "", *_lines(shown), "", END])
+
+
+def _lines(rows: Sequence[Row]) -> list[str]:
+    harnesses = list(HARNESSES.values())
     lines = ["| | " + " | ".join(one.title for one in harnesses) + " |", "| --- " * (len(harnesses) + 1) + "|"]
-    lines += [f"| {title} | " + " | ".join(say(one) for one in harnesses) + " |" for title, say in rows]
-    return "\n".join([BEGIN, "", *lines, "", END])
+    return lines + [f"| {title} | " + " | ".join(say(one) for one in harnesses) + " |" for title, say in rows]
+
+
+def _pinned(harness: Harness) -> str:
+    return ", ".join(package.version for package in PACKAGES.values() if package.command == harness.program)
+
+
+def _tests(harness: Harness, door: str) -> str:
+    links = []
+    for path, test in SHOWN[harness.name, door]:
+        words = test.removeprefix("test_").replace("_", " ")
+        links.append(f"[{words}](../{E2E}/{path})")
+    return ", ".join(links)
 
 
 def _versions(harness: Harness) -> str:
@@ -41,7 +72,7 @@ def _versions(harness: Harness) -> str:
 
 
 def put_table(text: str) -> str:
-    """The document with the table as it must be."""
+    """The document with the tables as they must be."""
     return TABLE.sub(lambda _: make_table(), text)
 
 
