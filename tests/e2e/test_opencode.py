@@ -352,10 +352,10 @@ def test_what_the_user_has_undone_stays_undone_until_they_go_on(place: PrivateBr
         [row] = await_rows(place, 1, state="idle")
         terminal.enter("/undo", STEP_SECONDS)
         terminal.wait_for_screen("reverted", STEP_SECONDS)
+        await_rows(place, 1, delivery="turn")
         sent = ann.send(row["name"], "PATIENCE-1")
-        terminal.press("C-u")
         assert ann.call("check", message_id=sent["id"])["state"] == "queued"
-        terminal.enter("/redo", STEP_SECONDS)
+        terminal.press("C-x", "r")  # redo; typing it would come behind the prompt that undo has put back
         session.model.wait_for("PATIENCE-1", STEP_SECONDS)
         await_state(ann, sent["id"], "delivered")
 

@@ -29,7 +29,8 @@ class BridgeProcess(ShimProcess):
 
     def open(self, session: str, *, title: str = "New session - 2026-01-01", directory: str = "/src/api") -> None:
         """A conversation is there, idle."""
-        self.notify("opened", {"session": session, "directory": directory, "title": title, "state": "idle"})
+        about = {"directory": directory, "title": title, "state": "idle", "undone": False}
+        self.notify("opened", {"session": session, **about})
 
     def state(self, session: str, state: str) -> None:
         """What it does now."""

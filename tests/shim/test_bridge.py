@@ -252,6 +252,20 @@ def test_what_is_not_wanted_now_is_tried_again(place: PrivateBroker, bridge: Bri
     await_state(ann, sent["id"], "handed")
 
 
+def test_what_its_user_has_undone_is_not_made_final_by_mail(
+    place: PrivateBroker, bridge: BridgeProcess, ann: Member
+) -> None:
+    name = begin_idle(place, bridge)
+    bridge.notify("undone", {"session": "ses_a", "undone": True})
+    poll(lambda: rows(place)["ses_a"]["delivery"], lambda delivery: delivery == "turn")
+    sent = ann.send(name, "no hurry")
+    assert sent["state"] == "queued"
+    bridge.notify("undone", {"session": "ses_a", "undone": False})
+    _, params = bridge.next_post()
+    assert sent["id"] in params["text"]
+    poll(lambda: rows(place)["ses_a"]["delivery"], lambda delivery: delivery == "push")
+
+
 def test_what_opencode_does_not_take_waits_and_comes_again(
     place: PrivateBroker, bridge: BridgeProcess, ann: Member
 ) -> None:

@@ -77,6 +77,9 @@ class House {
     session.directory = info.directory ?? instance.directory
     session.title = info.title ?? null
     session.instance = instance
+    const undone = Boolean(info.revert)
+    if (session.open && session.undone !== undone) this.bridge.notify("undone", { session: info.id, undone })
+    session.undone = undone
     return session
   }
 
@@ -96,8 +99,8 @@ class House {
   }
 
   #tellOpened(session) {
-    const { id, directory, title, state } = session
-    this.bridge.notify("opened", { session: id, directory, title, state })
+    const { id, directory, title, state, undone } = session
+    this.bridge.notify("opened", { session: id, directory, title, state, undone })
   }
 
   close(id) {

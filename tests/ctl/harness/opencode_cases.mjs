@@ -100,7 +100,7 @@ const CASES = {
     await frame("state", 2)
     assert.deepEqual(lines().map((line) => [line.method, line.params]), [
       ["hello", { protocol: 1 }],
-      ["opened", { session: "ses_a", directory: DIRECTORY, title: "New session - 2026-01-01T00:00:00.000Z", state: "idle" }],
+      ["opened", { session: "ses_a", directory: DIRECTORY, title: "New session - 2026-01-01T00:00:00.000Z", state: "idle", undone: false }],
       ["prompted", { session: "ses_a", message: "msg_1", post: null, by: "human" }],
       ["state", { session: "ses_a", state: "busy" }],
       ["stepped", { session: "ses_a", parent: "msg_1" }],
@@ -182,6 +182,18 @@ const CASES = {
     assert.match(await call(hooks, { post: "hm" }), /^gone: .*no such model/)
     delete client.sessions.ses_a
     assert.match(await call(hooks, { post: "hm" }), /^gone: /)
+  },
+
+  async "what the user has undone is told, and when it is back"() {
+    const hooks = await load(makeClient({}))
+    await hooks.event(created("ses_a", { revert: { messageID: "msg_1" } }))
+    const changed = (revert) => hooks.event(event("session.updated", { info: { id: "ses_a", directory: DIRECTORY, title: "x", revert } }))
+    await changed(undefined)
+    await changed(undefined)
+    await changed({ messageID: "msg_2" })
+    await frame("undone", 2)
+    assert.equal((await frame("opened")).undone, true)
+    assert.deepEqual(lines().slice(2).map((line) => line.params.undone), [false, true])
   },
 
   async "a subagent's call is its session's, and says so"() {

@@ -36,7 +36,8 @@ may read a file outside of the project."""
 
 
 class PluginDoor(Door):
-    """The way into one session. under_way: the id of the post that has no answer yet."""
+    """The way into one session. under_way: the id of the post that has no answer yet. locked: its user has undone a
+    part of the conversation and may want it back; the next prompt would take it away for good."""
 
     modes = ("auto", "followup", "inject", "steer")
     most = MOST
@@ -46,13 +47,14 @@ class PluginDoor(Door):
         super().__init__()
         self._write = write
         self._open = True
+        self.locked = False
         self._done: Done | None = None
         self.under_way: int | None = None
 
     @property
     def is_open(self) -> bool:
         """Whether the plugin took the last text, or was not asked since."""
-        return self._open
+        return self._open and not self.locked
 
     def post(self, text: str, *, busy: bool, mode: str, done: Done) -> None:
         """See `Door`."""
@@ -64,6 +66,12 @@ class PluginDoor(Door):
         """What became of a post. error: None if it was accepted, else a code of the plugin."""
         if post == self.under_way:
             self._end(WRITTEN if error is None else REFUSED if error == "refused" else GONE)
+
+    def lock(self, *, locked: bool) -> None:
+        """See the class."""
+        if locked != self.locked:
+            self.locked = locked
+            self.on_change()
 
     def reopen(self) -> None:
         """The session did something: then the plugin can reach it."""
