@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 import textwrap
 
+import click
+
 from xsessionctl.doctor.examination import examine_all
-from xsessionctl.options import Setup, verb
-from xsessionctl.outcome import Document, conclude
+from xsessionctl.doctor.harnesses import try_door
+from xsessionctl.options import Setup, complete_session, verb
+from xsessionctl.outcome import Document, conclude, send_code
 from xsessionctl.output import Sink, line_width
-from xsessionctl.render import one_line, rows_of
+from xsessionctl.render import called, one_line, part_of, rows_of
 from xsessionctl.table import pad
 
 STYLES = {"ok": "green", "note": "yellow", "problem": "red"}
@@ -21,21 +24,43 @@ PLAIN_WIDTH, LEAST_WIDTH = 100, 40
     "doctor",
     examples={
         "xsessionctl doctor": "what was looked at, what is wrong, what mends it",
+        "xsessionctl doctor --door api": "has a message of yours really reach that session's model",
         "xsessionctl doctor --json | jq -r '.findings[] | select(.level == \"problem\") | .mend'": "the commands alone",
     },
-    exits=(9,),
+    exits=(3, 4, 5, 6, 7, 8, 9),
     timeout=120.0,
 )
-def command(setup: Setup) -> int:
+@click.option("--door", metavar="NAME", shell_complete=complete_session, help="Try the way into this session.")
+def command(setup: Setup, *, door: str | None) -> int:
     """Look for what is wrong, and say what mends it.
 
     Paths and who may enter them, the lock and the socket, versions, the service, the store, room on the disk,
-    descriptors, the clock, the settings, and mail that got stuck. Nothing is changed, and no broker is started. With a
-    problem the exit code is 1; without one, and without a broker, 9.
+    descriptors, the clock, the settings, mail that got stuck, and the coding agents. Nothing is changed, and no broker
+    is started. With a problem the exit code is 1; without one, and without a broker, 9.
+
+    With --door it sends that session a message that asks for nothing, and waits until there is evidence that its
+    model saw it. That costs the session a turn, so it is done only when you ask for it.
     """
+    if door is not None:
+        return conclude(
+            lambda: try_door(door, setup.deadline), _show_door, setup.sink, as_json=setup.as_json, code=_door_code
+        )
     return conclude(
         lambda: examine_all(setup.deadline), show_findings, setup.sink, as_json=setup.as_json, code=doctor_code
     )
+
+
+def _door_code(document: Document) -> int:
+    return 0 if document.get("arrived") else send_code(document) or 1
+
+
+def _show_door(document: Document, sink: Sink) -> list[str]:
+    to, state = part_of(document, "to"), one_line(document.get("state"))
+    if not document.get("arrived"):
+        return [f"The test for {called(to)} is {state}: `xsessionctl check {one_line(document.get('id'))}` tells why."]
+    steps = " → ".join(one_line(step.get("state")) for step in rows_of(document, "history"))
+    how = one_line(document.get("delivery"))
+    return [f"{called(to)} has read it, by its door ({how}), after {document.get('took_s')} s: {steps}."]
 
 
 def doctor_code(document: Document) -> int:
