@@ -43,6 +43,7 @@ def test_a_healthy_place_without_a_broker_is_9_and_with_one_0(broker: PrivateBro
     assert found.of("note") == found.problems() == []
     assert {one["area"] for one in found.of("ok")} == {
         "paths", "directories", "lock", "program", "service", "store", "machine", "settings", "mail",
+        "harnesses",
     }  # fmt: skip
 
 

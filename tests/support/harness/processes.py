@@ -69,6 +69,18 @@ def end_processes(processes: Iterable[psutil.Process]) -> None:
     wait_gone(left, GRACE_SECONDS)
 
 
+def processes_with(variable: str, value: str) -> list[psutil.Process]:
+    """The processes of ours that were started with this variable in their environment."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(variable) == value:
+                found.append(process)
+        except psutil.Error:
+            continue  # another user's, or gone
+    return found
+
+
 def _signal(process: psutil.Process, *, kill: bool) -> None:
     try:
         process.kill() if kill else process.terminate()

@@ -26,7 +26,7 @@ from tests.support.private_broker import short_temporary_directory
 from . import codex_daemon, homes
 from .fakemodel import FakeModel
 from .install import require_harness
-from .processes import descendants_of, end_tree
+from .processes import descendants_of, end_processes, end_tree, processes_with
 from .terminal import Terminal
 
 START_SECONDS = 60.0
@@ -174,10 +174,12 @@ class HarnessSession:
         return terminal
 
     def close(self) -> None:
-        """End everything that was started in this session."""
+        """End everything that was started in this session, also what outlives its starter: a broker that its shim
+        started has this HOME and nothing else of it."""
         for run in self._runs:
             run.stop()
         HARNESSES[self.name].clean(self.home)
+        end_processes(processes_with("HOME", str(self.home)))
 
 
 @dataclass(frozen=True)
