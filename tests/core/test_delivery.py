@@ -102,6 +102,19 @@ def test_a_rendered_message_is_one_envelope(api: Guest, web: Guest) -> None:
     assert len(second["envelope"]) < len(first["envelope"])
 
 
+def test_what_a_subagent_sends_says_so_also_over_a_restart(house: House, api: Guest, web: Guest) -> None:
+    """1.9: it goes out under its session's name."""
+    api.send(web, "found it", subagent=True)
+    api.send(web, "it is mine")
+    house.restart()
+    web.come_back()
+    first, second = web.take(render=True)
+    assert (first["from"]["id"], first["from"]["subagent"]) == (api.id, True)
+    assert "subagent" not in second["from"]
+    marks = [parse_envelopes(message["envelope"])[0].attributes.get("from-subagent") for message in (first, second)]
+    assert marks == ["true", None]
+
+
 def test_the_note_in_full_comes_once_per_session_also_over_a_restart(house: House, api: Guest, web: Guest) -> None:
     """12.3: once it is known to be in its context."""
     api.send(web, "one")

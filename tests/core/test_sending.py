@@ -230,6 +230,12 @@ def test_two_people_have_one_pace_and_a_script_another(house: House, web: Guest)
     assert house.script().ask("send", to="web", message="x")["state"] == "queued"
 
 
+def test_only_a_session_has_subagents(house: House, web: Guest) -> None:
+    """1.9"""
+    house.script().ask("send", to="web", message="x", subagent=True)
+    assert "subagent" not in web.take()[0]["from"]
+
+
 # -- replies -----------------------------------------------------------------------------------------------------------
 
 

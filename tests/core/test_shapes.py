@@ -126,6 +126,12 @@ def test_only_a_session_has_more_than_a_name(kind: str) -> None:
     }
 
 
+def test_what_a_subagent_wrote_says_so() -> None:
+    """1.9"""
+    origin = msgspec.json.decode(shape_origin(replace(ROW, subagent=True), "aaaaaa"))
+    assert (origin["name"], origin["subagent"]) == ("api", True)
+
+
 def test_a_send_has_all_keys_of_the_contract() -> None:
     assert plain(SendShape("m-1", "queued", {"id": "s-b"}, "rule", None, 5, "0102")) == {
         "id": "m-1", "state": "queued", "to": {"id": "s-b"}, "rule": "rule", "expires_at": None, "bytes": 5,

@@ -374,7 +374,7 @@ def test_a_subagent_sends_as_its_session_and_reads_nothing_of_it(
     name = begin_idle(place, bridge)
     told = bridge.use("ses_a", "send_message", to="ann", message="hello", subagent=True)
     [message] = poll(ann.take, bool)
-    assert message["from"]["name"] == name
+    assert (message["from"]["name"], message["from"]["subagent"]) == (name, True)
     assert message["id"] in told["text"]
     for tool, arguments in (("read_messages", {}), ("rename_session", {"name": "mine"})):
         refused = bridge.use("ses_a", tool, subagent=True, **arguments)

@@ -58,6 +58,7 @@ messages = st.builds(
     expires_at=st.none() | TIMES,
     handed_at=st.none() | TIMES,
     cause=MAYBE_TEXTS,
+    subagent=st.booleans(),
 )
 people = st.builds(
     lambda row, kind: message(

@@ -21,6 +21,7 @@ HASHES = [
     "edcf4dcf2c66b297f7d2a3dc5dbe847b932cd73b8726d9af650dc440d6a5b3e9",
     "70bbcb6783e30787b7fe43791a914ed3b9104582b300f018a206a2c1a2b0fa46",
     "463bbac0781234b8df48ab584a17f6304264e46ec9d7d2bf7b7fe23d5119f39a",
+    "9276fec0bbdc4c484b139cd675e3b807f01b7b5abeab6e365b52480e65c8f4a6",
 ]
 """Of every step there is. A line is added for a new step; none is ever changed after a release."""
 

@@ -129,6 +129,8 @@ class Calls:
         if call.tool == "send_message":
             # One call is one message, however often the link breaks.
             params.setdefault("key", f"mcp-{os.urandom(16).hex()}")
+            if call.aside or self._identity.guest:
+                params["subagent"] = True
             wait = params.get("wait_reply")
             if isinstance(wait, int | float):
                 most = self._identity.longest_call(hears_progress=call.progress_token is not None)

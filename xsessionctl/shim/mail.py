@@ -201,6 +201,7 @@ def _render(message: Mapping[str, object], origin: Mapping[str, object], spilled
         reply_how="tool",
         body=str(message.get("text"))[: None if spilled is None else BEGINNING],
         held=_held(message.get("held")),
+        subagent=origin.get("subagent") is True,
         spilled=spilled,
     )
     return render_envelope(item, nonce=os.urandom(6).hex(), full_note=message.get("full_note") is not False)

@@ -166,6 +166,7 @@ class Delivery:
                 reply_how="tool" if receiver.can_reply else "none",
                 body=shape.text,
                 held=held,
+                subagent=bool(row.subagent),
             ),
             nonce=self._core.entropy(8).hex(),
             full_note=shape.full_note,

@@ -50,6 +50,7 @@ class MessageRow(msgspec.Struct, frozen=True, gc=False):
     sender_kind: session | human | script; the sender_* columns say what was true when it was sent. sha256: of the body
     as UTF-8. handed_at, delivered_at, replied_at, ended_at: when it first got there, or None. expires_at: of a message
     that still waits. cause: id of the message that its sender acted on, or None; hop: how many such came before it.
+    subagent: a subagent of its sender wrote it.
     """
 
     seq: int
@@ -80,6 +81,7 @@ class MessageRow(msgspec.Struct, frozen=True, gc=False):
     replied_at: int | None = None
     ended_at: int | None = None
     cause: str | None = None
+    subagent: bool = False
 
 
 class EventRow(msgspec.Struct, frozen=True):

@@ -27,7 +27,7 @@ from xsessiond.core.records import MarkMessage, MessageRow, PutMessage, PutPin
 from xsessiond.core.repeats import Repeats
 from xsessiond.core.resuming import Resuming
 from xsessiond.core.roster import Session
-from xsessiond.core.shapes import SendShape, shape_entry
+from xsessiond.core.shapes import SendShape, shape_entry, shape_origin
 from xsessiond.core.sight import find_own
 from xsessiond.core.state import Core, Wire
 from xsessiond.core.targets import Targets
@@ -183,9 +183,9 @@ class Sending:
             seq, message_id, state, sender.kind, sender.id, sender.name, harness, cwd, target.id, target.name,
             draft.body, draft.size, draft.digest, params.summary, params.reply_to, draft.thread or message_id,
             cause.hop + 1 if cause else 0, params.mode, params.key, pair_seq, verdict.rule, now.ms, None,
-            None, None, None, None, cause.message_id if cause else None,
+            None, None, None, None, cause.message_id if cause else None, own and params.subagent,
         )  # fmt: skip
-        message = message_of(row, sender.origin)
+        message = message_of(row, shape_origin(row, sender.ref) if row.subagent else sender.origin)
         if not target.running:
             core.save(target)  # pruning may have taken it from the store; with mail it stays
         core.persist(PutMessage(row))

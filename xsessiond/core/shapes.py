@@ -241,20 +241,19 @@ def shape_trust(row: TrustRow, sender: Session | None, target: Session | None) -
 
 
 def shape_origin(row: MessageRow, ref: str | None) -> Raw:
-    """`from` of a message that comes from the store."""
+    """`from` of a message, as its row says it. Where that is what its sender says of itself, `Session.origin` is it."""
     own = row.sender_kind == "session"
-    return Raw(
-        msgspec.json.encode(
-            {
-                "kind": row.sender_kind,
-                "id": row.sender_id if own else None,
-                "ref": ref if own else None,
-                "name": row.sender_name,
-                "harness": row.sender_harness if own else None,
-                "cwd": row.sender_cwd if own else None,
-            }
-        )
-    )
+    origin: dict[str, object] = {
+        "kind": row.sender_kind,
+        "id": row.sender_id if own else None,
+        "ref": ref if own else None,
+        "name": row.sender_name,
+        "harness": row.sender_harness if own else None,
+        "cwd": row.sender_cwd if own else None,
+    }
+    if row.subagent:
+        origin["subagent"] = True
+    return Raw(msgspec.json.encode(origin))
 
 
 def shape_step(state: str, at: int, rule: str | None = None, by: str | None = None) -> dict[str, object]:

@@ -65,7 +65,8 @@ class ListParams(Struct, frozen=True):
 
 class SendParams(Struct, frozen=True):
     """A message, or without one only the wish to be told when the receiver is idle. wait_reply: seconds. when_offline:
-    None is what the settings say. key: see docs/protocol.md, "Keys and retries"."""
+    None is what the settings say. key: see docs/protocol.md, "Keys and retries". subagent: the caller's session has it
+    from a subagent."""
 
     message: str | UnsetType = UNSET
     to: str | None = None
@@ -76,6 +77,7 @@ class SendParams(Struct, frozen=True):
     notify_when_idle: bool = False
     when_offline: Literal["refuse", "queue", "resume"] | None = None
     key: str | None = None
+    subagent: bool = False
 
 
 class CheckParams(Struct, frozen=True):

@@ -105,6 +105,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             session_id TEXT PRIMARY KEY, directory TEXT NOT NULL, "by" TEXT NOT NULL, at INTEGER NOT NULL, until INTEGER
         ) WITHOUT ROWID""",
     ),
+    ("ALTER TABLE message ADD COLUMN subagent INTEGER NOT NULL DEFAULT 0",),
 )
 """Step n makes a file of version n + 1. Append only."""
 
@@ -126,6 +127,7 @@ MESSAGE_COLUMNS: Final = (
     "replied_at",
     "ended_at",
     "cause",
+    "subagent",
 )
 CONTENT_COLUMNS: Final = (
     "seq",

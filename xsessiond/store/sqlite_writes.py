@@ -54,7 +54,19 @@ def _insert(table: str, columns: Sequence[str], nullable: Sequence[str] = (), ve
 
 _PUT_MESSAGE: Final = _insert(
     "message",
-    ("seq", "state", "sender_kind", "sender_id", "target_id", "key", "pair_seq", "sent_at", "expires_at", "cause"),
+    (
+        "seq",
+        "state",
+        "sender_kind",
+        "sender_id",
+        "target_id",
+        "key",
+        "pair_seq",
+        "sent_at",
+        "expires_at",
+        "cause",
+        "subagent",
+    ),
     nullable=("sender_id", "key", "expires_at", "cause"),
 )
 _PUT_CONTENT: Final = _insert(
@@ -125,6 +137,7 @@ def _put_messages(db: sqlite3.Connection, ops: Iterable[PutMessage]) -> int:
                 row.sent_at,
                 _NULL if row.expires_at is None else row.expires_at,
                 _NULL if row.cause is None else row.cause,
+                row.subagent,
             )
         )
         contents.append(
