@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from xsessionctl.lifecycle import find_paths, require_broker
@@ -46,7 +48,7 @@ def _read_files(broker: Document) -> dict[str, object]:
     pid = broker.get("pid")
     try:
         process = psutil.Process(pid if isinstance(pid, int) else 0)
-        limit = process.rlimit(psutil.RLIMIT_NOFILE)[0] if hasattr(process, "rlimit") else None
+        limit = process.rlimit(psutil.RLIMIT_NOFILE)[0] if sys.platform == "linux" else None
         return {"used": process.num_fds(), "limit": limit}
     except (psutil.Error, OSError):
         return {"used": None, "limit": None}
