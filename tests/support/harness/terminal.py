@@ -56,6 +56,7 @@ class Terminal:
         """Type the one-line ``text``, wait until the program shows it, and press Enter."""
         self._call("send-keys", "-l", "--", text)
         self.wait_for_screen(re.escape(text[-30:]), timeout)
+        time.sleep(POLL_SECONDS)  # Gemini CLI takes an Enter that follows another key at once for a line of a paste
         self._call("send-keys", "Enter")
 
     def dismiss(self, pattern: str, timeout: float) -> None:
