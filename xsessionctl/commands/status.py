@@ -46,9 +46,11 @@ def _read_files(broker: Document) -> dict[str, object]:
     import psutil
 
     pid = broker.get("pid")
+    limit: int | None = None
     try:
         process = psutil.Process(pid if isinstance(pid, int) else 0)
-        limit = process.rlimit(psutil.RLIMIT_NOFILE)[0] if sys.platform == "linux" else None
+        if sys.platform == "linux":
+            limit = process.rlimit(psutil.RLIMIT_NOFILE)[0]
         return {"used": process.num_fds(), "limit": limit}
     except (psutil.Error, OSError):
         return {"used": None, "limit": None}
