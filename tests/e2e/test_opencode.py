@@ -196,6 +196,30 @@ def test_two_conversations_of_one_opencode_are_two_sessions(place: PrivateBroker
         assert "FOR-FIRST" not in "".join(event.text for event in request.new)
 
 
+def test_a_subagent_is_no_session_and_what_it_sends_says_so(place: PrivateBroker, ann: Member) -> None:
+    """1.9: its own conversation in opencode is not listed, and what it sends is from the session it works for."""
+    with opencode(place) as session:
+        terminal = session.open_terminal(SEND)
+        [row] = await_rows(place, 1, state="idle")
+        errand = {"to": "ann", "message": "FROM-SUBAGENT"}
+        session.model.play("errand", Call("send_message", errand), Call("read_messages"), Wait("reported"))
+        task = {"description": "an errand", "prompt": "[[play errand]]", "subagent_type": "general"}
+        session.model.play("delegate", Call("task", task))
+        terminal.enter("[[play delegate]]", STEP_SECONDS)
+        message = await_mail(ann)
+        assert (message["text"], message["from"]["id"], message["from"]["subagent"]) == (
+            "FROM-SUBAGENT",
+            row["id"],
+            True,
+        )
+        session.model.wait_for_gate("reported", STEP_SECONDS)
+        refused = next(text for r in session.model.requests if (text := r.result_of("read_messages")))
+        assert "subagents" in refused
+        assert [found["id"] for found in rows(place)] == [row["id"]]
+        session.model.open_gate("reported")
+        await_rows(place, 1, state="idle")
+
+
 def test_a_conversation_that_is_resumed_is_itself_before_anybody_types(place: PrivateBroker, ann: Member) -> None:
     """N2, P17: the same id, name and mail; listed as soon as opencode shows it."""
     with opencode(place) as session:
