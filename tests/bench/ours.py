@@ -28,6 +28,8 @@ target_burst = 1000000
 target_per_second = 1000000
 sender_burst = 1000000
 sender_per_second = 1000000
+exchange_per_minute = 1000000
+max_hops = 1000000
 duplicate_window = 0
 queue_per_session = 10000
 """

@@ -395,6 +395,8 @@ class Walk:
         full_disk = not codes and known is None and self.chance(0.1)
         if full_disk:
             self.house.failing = lambda ops: any(isinstance(op, PutMessage) for op in ops)
+        if codes:
+            self.house.pay()  # what an earlier full disk left owing would come with the news of this one
         before = self.state_but_for_news() if codes else None
         self.say(sender, params, codes or "", "full disk" if full_disk else "")
         request = line.begin("send", **params)
