@@ -440,6 +440,19 @@ def test_a_broker_that_comes_back_has_the_same_sessions(place: PrivateBroker) ->
     assert {key: row["id"] for key, row in after.items()} == {key: row["id"] for key, row in before.items()}
 
 
+def test_a_granted_session_is_of_one_conversation(place: PrivateBroker, ann: Member) -> None:
+    """13.4: a container has the one session that it was granted, and so has the opencode in it."""
+    token = place.root / "token"
+    token.write_text(ann.token)
+    ann.close()
+    bridge = BridgeProcess(place, XSESSIOND_SOCKET=ann.socket, XSESSIOND_TOKEN_FILE=str(token))
+    bridge.open("ses_a")
+    bridge.open("ses_b")
+    assert bridge.use("ses_a", "list_agents")["text"].startswith("Others call you ann ")
+    assert bridge.use("ses_b", "list_agents")["isError"]
+    assert rows(place) == {}
+
+
 def test_what_is_no_line_of_the_plugin_is_passed_over(place: PrivateBroker, bridge: BridgeProcess) -> None:
     for line in (b"\xff\n", b"[]\n", b"{}\n", b'{"method":7}\n', b'{"method":"opened"}\n', b'{"id":9,"result":{}}\n'):
         bridge.write(line)

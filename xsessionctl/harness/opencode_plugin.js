@@ -305,6 +305,10 @@ export default async function plugin(input, options) {
     },
     dispose: async () => {
       if (house.instances.get(input.directory) === instance) house.instances.delete(input.directory)
+      // opencode has stopped what ran here, and told it nobody any more.
+      house.enqueue(() => {
+        for (const session of house.sessions.values()) if (session.instance === instance) house.setState(session, false)
+      }).catch(() => {})
     },
   }
 }

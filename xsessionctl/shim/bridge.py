@@ -191,6 +191,8 @@ class Bridge:
     def _open_one(self, session_id: str, params: Mapping[str, object]) -> None:
         conversation = self._open.get(session_id)
         if conversation is None:
+            if self._open and self._environ.get("XSESSIOND_SOCKET"):
+                return  # a container that was granted one session has one
             folder = params.get("directory")
             cwd = folder if isinstance(folder, str) and folder.startswith("/") else "/"
             identity = SessionIdentity(self._environ, cwd, self._chain, session_id)
@@ -215,7 +217,7 @@ class Bridge:
         session_id, arguments = params.get("session"), params.get("arguments")
         conversation = self._touch(session_id) if isinstance(session_id, str) else None
         if conversation is None:
-            text = "Messages between sessions cannot be used: opencode did not say which session this is."
+            text = "Messages between sessions cannot be used here: this conversation is no session."
             self._outlet.put(frames.result(request_id, {"text": text, "isError": True}))
             return
         conversation.call(

@@ -333,6 +333,14 @@ const CASES = {
     assert.equal(lines().filter((line) => line.method === "hello").length, 1)
   },
 
+  async "what ran in a folder that opencode lets go of runs no more"() {
+    const hooks = await load(makeClient({}))
+    await hooks.event(created("ses_a"))
+    await hooks.event(event("session.status", { sessionID: "ses_a", status: { type: "busy" } }))
+    await hooks.dispose()
+    assert.equal((await frame("state", 2)).state, "idle")
+  },
+
   async "trouble with opencode's answers disturbs nothing"() {
     const client = makeClient({})
     client.session.get = async () => {
