@@ -301,6 +301,7 @@ def test_a_subagent_is_not_listed_and_writes_in_its_sessions_name(
     terminal.enter("[[play delegate]]", STEP_SECONDS)
     message = read_one(ann)
     assert (message["from"], message["text"]) == (session["id"], "REPORT-65")
+    assert "subagent" in message["envelope"].partition("\n| ")[0]
     house.model.wait_for_gate("sub may end", STEP_SECONDS)
     assert len(house.sessions()) == 2
     sent = send(ann, session["ref"], "FOR-MAIN-66", reply_to=message["id"])
