@@ -30,6 +30,7 @@ WORDS = {
     "store": ["--help"],
     "bridge": ["--help"],
     "run": ["--help"],
+    "grant": ["--list"],
     "show": ["m-00000000000000000000000000000000"],
     "approve": ["m-0"],
     "deny": ["m-0"],
