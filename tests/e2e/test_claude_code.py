@@ -334,7 +334,7 @@ def test_a_conversation_is_resumed_for_a_message(api: Claude) -> None:
     tmux = ["tmux", "-u", "-S", str(api.session.root / "resumed.sock"), "-f", "/dev/null"]
     clean = ["env", "-i", *(f"{key}={value}" for key, value in api.session.environment.items())]
     resume = ["XSESSIOND_CLASS=prompting", str(api.session.command), "--resume", "{harness_session_id}", *ASKS]
-    command = [*tmux, "new-session", "-d", "-x", "150", "-y", "45", "-c", "{cwd}", *clean, *resume]
+    command = [*tmux, "new-session", "-d", "-x", "150", "-y", "45", *clean, *resume]
     settings = api.broker.config_dir / "config.toml"
     settings.write_text(f"[harness.claude]\nresume = {json.dumps(command)}\n")
     assert ask_once(api.broker.rendezvous, "reload")["ok"]
