@@ -6,6 +6,7 @@ import pathlib
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from tests.bench.machine import Bench, BenchError
 from tests.bench.stats import percentile
@@ -49,16 +50,30 @@ def beside(name: str) -> str:
 
 def start(bench: Bench, command: Command, times: int, cwd: pathlib.Path) -> list[float]:
     """Runs `command` `times` in a row; milliseconds of each. Raises BenchError when one fails."""
-    mode = "exit" if command.ask is None else "line"
     done = subprocess.run(
-        [bench.compiled("spawn"), str(times), mode, *command.argv],
+        spawning(bench, "exit" if command.ask is None else "line", command.argv, times),
         input=command.ask or b"",
         capture_output=True,
         env=dict(command.env),
         cwd=cwd,
         timeout=TIMEOUT_S,
     )
-    runs = [list(map(int, line.split())) for line in done.stdout.decode().splitlines()]
-    if done.returncode or len(runs) != times or any(run[3] for run in runs):
+    if done.returncode:
         raise BenchError(f"{' '.join(command.argv[:3])} failed: {done.stderr.decode(errors='replace')[-500:]}")
+    return read_times(done.stdout.decode(), command.argv, times)
+
+
+def spawning(bench: Bench, mode: Literal["exit", "fed", "line"], argv: Sequence[str], times: int) -> list[str]:
+    """The words that have spawn.c run `argv` so often, for whoever is to be its parent."""
+    return [bench.compiled("spawn"), str(times), mode, *argv]
+
+
+def read_times(said: str, argv: Sequence[str], times: int) -> list[float]:
+    """Milliseconds of each start, from what spawn.c printed. Raises BenchError when one failed or is missing."""
+    try:
+        runs = [list(map(int, line.split())) for line in said.splitlines()]
+    except ValueError:
+        runs = []
+    if len(runs) != times or any(run[3] for run in runs):
+        raise BenchError(f"{' '.join(argv[:3])} failed: {said[-500:]}")
     return [run[0] / 1e6 for run in runs]

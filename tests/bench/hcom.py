@@ -8,11 +8,13 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 
 from tests.bench import machine
 from tests.bench.machine import Bench, BenchError
@@ -28,6 +30,7 @@ class Hcom:
 
     program: str
     home: pathlib.Path
+    extra: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def env(self) -> dict[str, str]:
@@ -37,6 +40,7 @@ class Hcom:
             "HCOM_DIR": str(self.home / ".hcom"),
             "PATH": os.environ.get("PATH", os.defpath),
             "LANG": "C.UTF-8",
+            **self.extra,
         }
 
     def start(self) -> str:
@@ -71,6 +75,25 @@ class Hcom:
             ear.kill()
             ear.communicate()
 
+    def begin_gemini(self) -> "GeminiSession":
+        """Makes an agent that is a session of Gemini CLI, started by hcom, with its hooks as hcom installs them."""
+        subprocess.run(
+            [self.program, "hooks", "add", "gemini"], env=self.env, check=True, capture_output=True, timeout=30
+        )
+        settings = json.loads((self.home / ".gemini" / "settings.json").read_text())
+        argv = {
+            event: shlex.split(settings["hooks"][event][0]["hooks"][0]["command"])
+            for event in ("SessionStart", "BeforeAgent", "AfterTool")
+        }
+        path = f"{pathlib.Path(self.program).parent}:{os.environ.get('PATH', os.defpath)}"
+        env = {**self.env, "PATH": path, "HCOM_LAUNCHED": "1", "HCOM_PROCESS_ID": "bench", "HCOM_TOOL": "gemini"}
+        # Its agent runs this; the variable tells hcom in what. The hooks are the harness's own and have it not.
+        asked = dataclasses.replace(self, extra={**env, "GEMINI_CLI": "1"})
+        session = GeminiSession(asked.start(), argv, env, self.home)
+        for event in ("SessionStart", "BeforeAgent"):
+            session.hook(event)
+        return session
+
     def _popen(self, argv: list[str], stdout: int) -> subprocess.Popen[bytes]:
         null = subprocess.DEVNULL
         return subprocess.Popen(argv, env=self.env, cwd=self.home, stdin=null, stdout=stdout, stderr=null)
@@ -85,6 +108,50 @@ class Hcom:
         finally:
             db.close()
         time.sleep(SETTLE_S)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GeminiSession:
+    """A session that hcom takes for Gemini CLI's. argv: the hook command of each event; env: of its hooks."""
+
+    name: str
+    argv: Mapping[str, Sequence[str]]
+    env: Mapping[str, str]
+    home: pathlib.Path
+
+    def event(self, event: str) -> bytes:
+        """What Gemini CLI gives a hook on standard input."""
+        return gemini_event(event, str(self.home))
+
+    def hook(self, event: str) -> bytes:
+        """Runs a hook; gives what it printed."""
+        done = subprocess.run(
+            self.argv[event],
+            input=self.event(event),
+            env=dict(self.env),
+            cwd=self.home,
+            capture_output=True,
+            timeout=30,
+        )
+        if done.returncode:
+            raise BenchError(f"hcom's {event} hook failed: {done.stderr[-200:]!r}")
+        return done.stdout
+
+
+def gemini_event(event: str, cwd: str) -> bytes:
+    """An event of Gemini CLI, with the result of a tool."""
+    result = {"llmContent": machine.text(BODY), "returnDisplay": machine.text(BODY)}
+    said = {
+        "session_id": "bench",
+        "transcript_path": f"{cwd}/chat.json",
+        "cwd": cwd,
+        "hook_event_name": event,
+        "timestamp": "2026-01-01T00:00:00.000Z",
+        "tool_name": "run_shell_command",
+        "tool_input": {"command": "make test"},
+        "tool_response": result,
+    }
+    return json.dumps(said).encode()
 
 
 def prepare(bench: Bench) -> Hcom:

@@ -1,6 +1,7 @@
 /* Starts a program again and again and says how long each run took.
  *
  * usage: spawn COUNT exit PROGRAM ARG...         until it ended
+ *        spawn COUNT fed PROGRAM ARG... <ASK     until it ended, having been given ASK, which it need not read
  *        spawn COUNT line PROGRAM ARG... <ASK    until the first line of its output, having been given ASK
  * One line a run: wall ns, CPU us of the whole run, peak resident KiB, exit status.
  * A program in mode `line` must end once its input is closed. This one is small because a child's
@@ -34,14 +35,15 @@ static void first_line(int from) {
 
 int main(int argc, char **argv) {
     if (argc < 4) return 2;
-    int by_line = !strcmp(argv[2], "line");
+    int by_line = !strcmp(argv[2], "line"), fed = by_line || !strcmp(argv[2], "fed");
     char ask[1 << 16];
-    ssize_t ask_len = by_line ? read(0, ask, sizeof ask) : 0;
+    ssize_t ask_len = fed ? read(0, ask, sizeof ask) : 0;
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     signal(SIGPIPE, SIG_IGN);
     for (int i = atoi(argv[1]); i > 0; i--) {
         int in[2] = {null, -1}, out[2] = {-1, null}, status;
-        if (by_line && (pipe2(in, O_CLOEXEC) || pipe2(out, O_CLOEXEC))) return 1;
+        if (fed && pipe2(in, O_CLOEXEC)) return 1;
+        if (by_line && pipe2(out, O_CLOEXEC)) return 1;
         struct rusage used;
         long long start = now();
         pid_t pid = vfork();
@@ -52,10 +54,13 @@ int main(int argc, char **argv) {
             _exit(127);
         }
         long long took = 0;
-        if (by_line) {
+        if (fed) {
             close(in[0]);
+            if (write(in[1], ask, ask_len) != ask_len && by_line) return 1;
+            if (!by_line) close(in[1]);
+        }
+        if (by_line) {
             close(out[1]);
-            if (write(in[1], ask, ask_len) != ask_len) return 1;
             first_line(out[0]);
             took = now() - start;
             close(in[1]);

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.shim.fake_broker import FakeBroker, make_message
@@ -108,6 +113,32 @@ def test_mail_is_in_the_answer_of_a_step_and_acknowledged_at_the_next(shim: Shim
     assert fake.next("ack", "handed") == ("handed", {"ids": [message_id(1)]})
     assert hook(shim, "Stop") == {}
     assert fake.next("ack") == ("ack", {"ids": [message_id(1)]})
+
+
+def count_children(pid: int) -> tuple[int, int]:
+    """How many children a process has, and the page faults of those that it had: each ended one has added some."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return len(psutil.Process(pid).children()), int(fields[8])
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only /proc tells of children that have ended")
+def test_a_hook_that_is_a_call_starts_no_process(shim: ShimProcess, fake: FakeBroker) -> None:
+    """Neither with nothing waiting nor with mail."""
+    [adapter] = [child for child in psutil.Process(shim.process.pid).children() if child.cmdline()[-1] == "mcp"]
+    hook(shim, "UserPromptSubmit", prompt="x")
+    before = count_children(adapter.pid)
+    for number in range(1, 6):
+        assert hook(shim, "PostToolUse") == {}
+        fake.mail.append(make_message(message_id(number), "the build is green"))
+        fake.tell({"method": "mail", "params": {"queued": 1}})
+        shim.ask("ping")
+        assert "the build is green" in hook(shim, "PostToolUse")["hookSpecificOutput"]["additionalContext"]
+    hook(shim, "Stop")
+    assert count_children(adapter.pid) == before
+    # One that started a child, however short its life, would be found out.
+    ours = count_children(os.getpid())
+    subprocess.run(["true"], check=True)
+    assert count_children(os.getpid()) != ours
 
 
 def test_a_broker_that_hangs_is_not_waited_for(shim: ShimProcess, fake: FakeBroker) -> None:
