@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 
+from xsessionctl.client import ClientError
 from xsessionctl.harness import toml_edit
 from xsessionctl.harness.asking import exchange
 from xsessionctl.harness.base import Doors, Harness, Part, Site
@@ -19,9 +20,11 @@ from xsessionctl.harness.entries import SERVER, Hooks, Server
 from xsessionctl.harness.finding import VERSION_S, environ_for
 from xsessionctl.harness.json_edit import Json
 from xsessionctl.harness.json_spans import BadText
+from xsessionctl.harness.plans import MOST_BYTES
 from xsessionctl.harness.tool_hooks import tool_hook
 from xsessionctl.harness.trees import value_at
 from xsessionctl.shim.dialects import CODEX
+from xsessionctl.user_file import UserFile
 
 HOOK_S = 5
 """A hook answers in 0.2 s or not at all; this ends one that hangs."""
@@ -46,10 +49,9 @@ def _parts(site: Site) -> list[Part]:
 def _has_hooks(config: str) -> bool:
     """Whether hooks stand in the configuration itself. `state` is what Codex remembers of them."""
     try:
-        with open(config, encoding="utf-8-sig", newline="") as file:
-            hooks = value_at(toml_edit.parse(file.read()), ("hooks",))
-    except (OSError, UnicodeDecodeError, BadText):
-        return False
+        hooks = value_at(toml_edit.parse(UserFile(config, most=MOST_BYTES).text), ("hooks",))
+    except (ClientError, BadText):
+        return False  # whoever changes the file says what is wrong with it
     return isinstance(hooks, dict) and bool(hooks.keys() - {"state"})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,15 @@ def test_what_is_read_only_is_left_alone(home: Home) -> None:
     with pytest.raises(ClientError, match="is read-only"):
         home.install()
     assert tree_of(first.parent) == before
+
+
+@pytest.mark.timeout(10)
+def test_a_pipe_in_its_place_is_refused_and_not_waited_for(home: Home) -> None:
+    file = home.files[0]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(file)
+    with pytest.raises(ClientError, match="no ordinary file"):
+        home.install()
 
 
 def test_a_status_looks_at_the_meaning(home: Home) -> None:
