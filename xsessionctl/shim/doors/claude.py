@@ -9,20 +9,18 @@ one connection a text; written is not read, and never reported as more. Refuses 
 
 from __future__ import annotations
 
-import os
-from _socket import AF_UNIX, SHUT_WR, SOCK_STREAM
-from _socket import socket as Socket  # noqa: N812 - it is a class
-from time import monotonic
+from _socket import SHUT_WR
 
 from xsessionctl.codec import decode, encode
-from xsessionctl.shim.door import GONE, REFUSED, WRITTEN, Door
-from xsessionctl.sockets import peer_pid, peer_uid
+from xsessionctl.shim.door import REFUSED, WRITTEN, Door
+from xsessionctl.shim.doors.knock import Knock
+from xsessionctl.sockets import peer_pid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from _socket import socket as Socket  # noqa: N812 - it is a class
     from collections.abc import Callable
 
-    from xsessionctl.shim.door import Done
     from xsessionctl.shim.hook_dir import HookDirectory
     from xsessionctl.shim.identity import Identity
 
@@ -30,120 +28,39 @@ TAKEN_WITHIN_S = 10.0
 """A peer that has not read what was written by then is stopped or hangs; it is tried again later."""
 
 
-class Inbox(Door):
+class Inbox(Knock):
     """The inbox at a path. token: what it may ask for, or None. owner: the process that must be behind it; None where
     that is not known."""
 
     delivery = "push"
     modes = ("auto", "followup")
+    within_s = TAKEN_WITHIN_S
 
     def __init__(self, path: str, token: str | None, owner: int | None = None) -> None:
-        super().__init__()
-        self._path, self._token, self._owner = path, token, owner
-        self._socket: Socket | None = None
-        self._outgoing = b""
-        self._done: Done | None = None
-        self._shut = False
-        self.due: float | None = None
+        super().__init__(path)
+        self._token, self._owner = token, owner
 
-    @property
-    def is_open(self) -> bool:
-        """Whether it has not turned out to be of no use."""
-        return not self._shut
-
-    def post(self, text: str, *, busy: bool, mode: str, done: Done) -> None:
-        """Connects and writes; see `Door.post`."""
-        if self._socket is not None:
-            done(REFUSED)
-            return
+    def make_frame(self, text: str) -> bytes:
+        """The text as a message, behind the token if there is one."""
         lines = [{"type": "auth", "token": self._token}] if self._token else []
         frames = [*lines, {"type": "user", "message": {"role": "user", "content": text}}]
-        self._socket = Socket(AF_UNIX, SOCK_STREAM)
-        self._socket.setblocking(False)
-        self._done = done
-        try:
-            self._socket.connect(self._path)
-            if not self._is_ours(self._socket):
-                raise PermissionError(self._path)
-        except BlockingIOError:
-            self._finish(REFUSED)  # too many are knocking at once
-            return
-        except OSError:
-            self.shut()
-            self._finish(GONE)
-            return
-        self._outgoing = b"".join(encode(frame).encode("utf-8", "replace") + b"\n" for frame in frames)
-        self.due = monotonic() + TAKEN_WITHIN_S
-        self.write()
+        return b"".join(encode(frame).encode("utf-8", "replace") + b"\n" for frame in frames)
 
-    def _is_ours(self, link: Socket) -> bool:
+    def is_ours(self, link: Socket) -> bool:
         """A session that was started inside another may have that one's variable, and must not write to it."""
         behind = peer_pid(link) if self._owner is not None else None
-        return peer_uid(link) in (None, 0, os.geteuid()) and (behind is None or behind == self._owner)
+        return super().is_ours(link) and (behind is None or behind == self._owner)
 
-    def shut(self) -> None:
-        """See `Door.shut`."""
-        self._shut = True
+    def written(self, link: Socket) -> None:
+        """There is no more."""
+        link.shutdown(SHUT_WR)
 
-    def reopen(self) -> None:
-        """See `Door.reopen`: it is worth a try if there is still something at its place."""
-        if self._shut and os.path.exists(self._path):
-            self._shut = False
-            self.on_change()
-
-    def close(self) -> None:
-        """See `Door.close`."""
-        self._done = None
-        self._finish(REFUSED)
-
-    @property
-    def wants_write(self) -> bool:  # type: ignore[override]
-        """Whether something is left to write."""
-        return bool(self._outgoing)
-
-    def fileno(self) -> int | None:
-        """The connection, if there is one."""
-        return None if self._socket is None else self._socket.fileno()
-
-    def write(self) -> None:
-        """Writes what the peer takes."""
-        assert self._socket is not None
-        try:
-            while self._outgoing:
-                self._outgoing = self._outgoing[self._socket.send(self._outgoing) :]
-            self._socket.shutdown(SHUT_WR)
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError:
-            self._finish(REFUSED)
-
-    def read(self) -> None:
-        """The peer says nothing, and closes when it has read the text."""
-        assert self._socket is not None
-        try:
-            if self._socket.recv(4096):
-                return
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError:
-            pass
-        self._finish(REFUSED if self._outgoing else WRITTEN)
-
-    def tick(self, now: float) -> None:
-        """Gives up a peer that does not read."""
-        if self.due is not None and self.due <= now:
-            # What was written whole is in its socket, and it may read it yet.
-            self._finish(REFUSED if self._outgoing else WRITTEN)
-
-    def _finish(self, outcome: str) -> None:
-        self.due = None
-        self._outgoing = b""
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
-        done, self._done = self._done, None
-        if done is not None:
-            done(outcome)
+    def judge(self, answer: bytes, *, whole: bool) -> str | None:
+        """The peer says nothing, and closes when it has read the text. What was written whole is in its socket, and it
+        may read it yet."""
+        if answer:
+            return None
+        return WRITTEN if whole else REFUSED
 
 
 def open_door(identity: Identity, directory: HookDirectory | None) -> Door:
