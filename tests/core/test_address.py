@@ -14,11 +14,6 @@ def talk_of(guest: Guest) -> str:
     return str(guest.params["harness_session_id"])
 
 
-@pytest.fixture
-def house() -> House:
-    return House()
-
-
 @pytest.mark.parametrize(
     "form", ["name", "NAME", " name ", "name [ref]", "NAME [REF]", "old [ref]", "ref", "digits", "id", "talk"]
 )

@@ -14,21 +14,6 @@ SLOW_S = 20.0
 """A pause after which no exchange is too quick."""
 
 
-@pytest.fixture
-def house() -> House:
-    return House()
-
-
-@pytest.fixture
-def api(house: House) -> Guest:
-    return house.join("api")
-
-
-@pytest.fixture
-def web(house: House) -> Guest:
-    return house.join("web")
-
-
 def answer(sender: Guest, receiver: Guest, number: int, *, pause: float = SLOW_S, **params: object) -> int:
     """Sends, and has it read. Returns its hop."""
     sender.house.pass_time(pause)

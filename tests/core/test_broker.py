@@ -50,11 +50,6 @@ PARAMS: dict[str, dict[str, object]] = {
 }
 
 
-@pytest.fixture
-def house() -> House:
-    return House()
-
-
 def stranger(house: House) -> Line:
     return house.connect(peer(90, terminal=True), hello=False)
 

@@ -21,19 +21,9 @@ RENDEZVOUS_ONLY = {
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
-
-
-@pytest.fixture
 def api(house: House) -> Guest:
     """Acts without asking, so that what it sends to `web` is held."""
     return house.join("api", **{"class": "bypass"})
-
-
-@pytest.fixture
-def web(house: House) -> Guest:
-    return house.join("web")
 
 
 @pytest.mark.parametrize("method", RENDEZVOUS_ONLY)

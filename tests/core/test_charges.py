@@ -8,11 +8,6 @@ from tests.support.core_house import Answer, House
 from xsessiond.core import limits
 
 
-@pytest.fixture
-def house() -> House:
-    return House()
-
-
 def charges(house: House) -> dict[str, Answer]:
     line = house.script()
     try:

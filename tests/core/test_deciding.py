@@ -27,11 +27,6 @@ def api(house: House) -> Guest:
     return house.join("api", **{"class": "bypass"})
 
 
-@pytest.fixture
-def web(house: House) -> Guest:
-    return house.join("web")
-
-
 def outcome(decided: list[Answer]) -> list[tuple[str | None, str | None]]:
     """State and error of each."""
     return [(one["state"], one["error"] and one["error"]["code"]) for one in decided]

@@ -28,11 +28,6 @@ def api(house: House) -> Guest:
     return house.join("api", **{"class": "bypass"})
 
 
-@pytest.fixture
-def web(house: House) -> Guest:
-    return house.join("web")
-
-
 # -- explanations ------------------------------------------------------------------------------------------------------
 
 CLASSES = ("bypass", "prompting", None)

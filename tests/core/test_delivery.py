@@ -21,16 +21,6 @@ def house() -> House:
     return House(UNPACED)
 
 
-@pytest.fixture
-def api(house: House) -> Guest:
-    return house.join("api")
-
-
-@pytest.fixture
-def web(house: House) -> Guest:
-    return house.join("web")
-
-
 def texts(messages: list[Answer]) -> list[str]:
     return [message["text"] for message in messages]
 

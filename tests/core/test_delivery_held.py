@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.support.core_house import House
-
-
-@pytest.fixture
-def house() -> House:
-    return House()
 
 
 def test_what_was_held_says_so_when_it_is_taken(house: House) -> None:

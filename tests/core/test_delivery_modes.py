@@ -18,11 +18,6 @@ def house() -> House:
 
 
 @pytest.fixture
-def api(house: House) -> Guest:
-    return house.join("api")
-
-
-@pytest.fixture
 def web(house: House) -> Guest:
     """It pulls."""
     guest = house.join("web", modes=ALL)

@@ -10,11 +10,6 @@ from xsessiond.core.effects import FrameReceived, SendFrame, StopAsked, Successo
 from xsessiond.core.wire import decode_frame
 
 
-@pytest.fixture
-def house() -> House:
-    return House()
-
-
 def stranger(house: House) -> Line:
     return house.connect(peer(90, terminal=True), hello=False)
 

@@ -18,11 +18,6 @@ DIRECTORY = "/state/xsessiond/grants/1"
 DAY = 24 * 3600
 
 
-@pytest.fixture
-def house() -> House:
-    return House()
-
-
 def grant(house: House, name: str = "box", **params: Any) -> Answer:
     return house.human().ask("grant", **{"name": name, "directory": DIRECTORY, "cwd": "/src", **params})
 

@@ -11,11 +11,6 @@ OUT = Setting("hold", "project", ".xsessiond.toml:1")
 SCOPE = Setting("project", "user", "config.toml:3")
 
 
-@pytest.fixture
-def house() -> House:
-    return House()
-
-
 def join_pair(house: House, outer: str | None, inner: str | None) -> tuple[Guest, Guest]:
     around = house.join("outer", **{"class": outer})
     return around, house.join("inner", inside=around, **{"class": inner})

@@ -18,12 +18,6 @@ from xsessiond.core.limits import (
 )
 from xsessiond.core.tokens import hash_token
 
-
-@pytest.fixture
-def house() -> House:
-    return House()
-
-
 # -- coming ------------------------------------------------------------------------------------------------------------
 
 

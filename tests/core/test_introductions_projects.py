@@ -10,11 +10,6 @@ from xsessiond.core.policy import ProjectSettings
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
-
-
-@pytest.fixture
 def slow(house: House) -> House:
     """The files of a project take their time."""
     house.slow_projects = True

@@ -14,11 +14,6 @@ from xsessiond.core.records import GrantRow
 DAY = 24 * 3600
 
 
-@pytest.fixture
-def house() -> House:
-    return House()
-
-
 def state_of(house: House, name: str) -> str:
     return str(next(session["state"] for session in house.listed() if session["name"] == name))
 

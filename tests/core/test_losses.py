@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.support.core_house import House, refused
 from xsessiond.core.effects import NotStored, Persist
 from xsessiond.core.records import DropPins, MarkMessage, PutHold, PutMessage, PutWatch
-
-
-@pytest.fixture
-def house() -> House:
-    return House()
 
 
 def test_what_is_still_true_of_what_was_not_stored_is_stored_later(house: House) -> None:

@@ -13,21 +13,6 @@ from xsessiond.core.policy import CoreSettings, ShownValue
 UNPACED = CoreSettings(pacing=PaceSettings(target_burst=0, sender_burst=0, duplicate_window=0, queue_per_session=5000))
 
 
-@pytest.fixture
-def house() -> House:
-    return House()
-
-
-@pytest.fixture
-def api(house: House) -> Guest:
-    return house.join("api")
-
-
-@pytest.fixture
-def web(house: House) -> Guest:
-    return house.join("web")
-
-
 # -- the roster --------------------------------------------------------------------------------------------------------
 
 

@@ -10,22 +10,6 @@ from xsessiond.core.effects import LookedUp
 from xsessiond.core.pacing import PaceSettings
 from xsessiond.core.state import CoreSettings
 
-
-@pytest.fixture
-def house() -> House:
-    return House()
-
-
-@pytest.fixture
-def api(house: House) -> Guest:
-    return house.join("api")
-
-
-@pytest.fixture
-def web(house: House) -> Guest:
-    return house.join("web")
-
-
 # -- keys --------------------------------------------------------------------------------------------------------------
 
 

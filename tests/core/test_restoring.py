@@ -17,11 +17,6 @@ HOLD = Setting("hold", "project", "/src/app/.xsessiond.toml:1")
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
-
-
-@pytest.fixture
 def api(house: House) -> Guest:
     return house.join("api", harness_session_id="a")
 

@@ -22,11 +22,6 @@ def house() -> House:
 
 
 @pytest.fixture
-def api(house: House) -> Guest:
-    return house.join("api")
-
-
-@pytest.fixture
 def web(house: House) -> Guest:
     """One whose conversation ended."""
     return gone(house)

@@ -17,21 +17,6 @@ from xsessiond.core.state import CoreSettings
 DAY = 24 * 3600
 
 
-@pytest.fixture
-def house() -> House:
-    return House()
-
-
-@pytest.fixture
-def api(house: House) -> Guest:
-    return house.join("api")
-
-
-@pytest.fixture
-def web(house: House) -> Guest:
-    return house.join("web")
-
-
 def question(sender: Guest, receiver: Guest, text: str = "which port?") -> Answer:
     sender.send(receiver, text)
     message = receiver.take()[-1]

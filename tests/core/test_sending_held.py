@@ -14,11 +14,6 @@ REFUSE = Setting("refuse", "user", "config.toml:2")
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
-
-
-@pytest.fixture
 def api(house: House) -> Guest:
     """Acts without asking, so that what it sends to `web` is held."""
     return house.join("api", **{"class": "bypass"})

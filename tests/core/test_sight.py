@@ -13,11 +13,6 @@ STATES = {state for pair in TRANSITIONS for state in (pair[0], TRANSITIONS[pair]
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
-
-
-@pytest.fixture
 def api(house: House) -> Guest:
     return house.join("api", pid=5000)
 

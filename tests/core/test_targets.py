@@ -14,11 +14,6 @@ def house() -> House:
 
 
 @pytest.fixture
-def api(house: House) -> Guest:
-    return house.join("api")
-
-
-@pytest.fixture
 def web(house: House) -> Guest:
     return house.join("web", harness_session_id="talk-1")
 

@@ -13,11 +13,6 @@ from xsessiond.core.roster import Session
 from xsessiond.core.tokens import check_token, hash_token
 
 
-@pytest.fixture
-def house() -> House:
-    return House()
-
-
 def works(house: House, session: Session, who: Peer, door: str | None = "its own", token: str = "t") -> bool:
     core = house.broker.core
     line = house.connect(who, session.id if door == "its own" else door, hello=False)

@@ -8,16 +8,6 @@ from tests.support.core_house import Guest, House, refused
 from xsessiond.core.limits import STUCK_AFTER_MS
 
 
-@pytest.fixture
-def house() -> House:
-    return House()
-
-
-@pytest.fixture
-def api(house: House) -> Guest:
-    return house.join("api")
-
-
 def state(guest: Guest) -> str:
     (found,) = [row["state"] for row in guest.line.ask("list")["sessions"] if row["id"] == guest.id]
     return str(found)

@@ -10,21 +10,6 @@ from xsessiond.core.limits import STALLED_AFTER_S, STUCK_AFTER_MS
 STUCK_AFTER_S = STUCK_AFTER_MS / 1000
 
 
-@pytest.fixture
-def house() -> House:
-    return House()
-
-
-@pytest.fixture
-def api(house: House) -> Guest:
-    return house.join("api")
-
-
-@pytest.fixture
-def web(house: House) -> Guest:
-    return house.join("web")
-
-
 def row(house: House, guest: Guest) -> dict[str, object]:
     return next(session for session in house.listed() if session["id"] == guest.id)
 

@@ -10,21 +10,6 @@ from tests.support.core_house import Answer, Guest, House, Line, Pending, is_sen
 from xsessiond.core.limits import MAX_WAIT_S
 
 
-@pytest.fixture
-def house() -> House:
-    return House()
-
-
-@pytest.fixture
-def api(house: House) -> Guest:
-    return house.join("api")
-
-
-@pytest.fixture
-def web(house: House) -> Guest:
-    return house.join("web")
-
-
 def reply_to(guest: Guest, text: str = "answer") -> Answer:
     """The guest takes what waits and answers the last of it."""
     question = guest.take()[-1]

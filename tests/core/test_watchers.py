@@ -23,16 +23,6 @@ HALF_A_DAY = WATCH_MS / 1000
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
-
-
-@pytest.fixture
-def api(house: House) -> Guest:
-    return house.join("api")
-
-
-@pytest.fixture
 def web(house: House) -> Guest:
     """One whose harness tells, and that is at work."""
     guest = house.join("web", push=True, delivery="push")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from _socket import AF_UNIX, SOCK_STREAM
 from _socket import socket as Socket  # noqa: N812 - it is a class
+from abc import ABC, abstractmethod
 from time import monotonic
 
 from xsessionctl.shim.door import GONE, REFUSED, Door
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from xsessionctl.shim.door import Done
 
 
-class Knock(Door):
+class Knock(Door, ABC):
     """The socket at a path. Subclasses say what is written and what an outcome is. within_s: how long the peer may
     take."""
 
@@ -36,9 +37,9 @@ class Knock(Door):
 
     # -- what a subclass says ------------------------------------------------------------------------------------------
 
+    @abstractmethod
     def make_frame(self, text: str) -> bytes:
         """What is written for this text."""
-        raise NotImplementedError
 
     def is_ours(self, link: Socket) -> bool:
         """Whether who listens may be told anything."""
@@ -47,10 +48,10 @@ class Knock(Door):
     def written(self, link: Socket) -> None:
         """All of it is in the peer's socket. Raises OSError."""
 
+    @abstractmethod
     def judge(self, answer: bytes, *, whole: bool) -> str | None:
         """The outcome after these bytes, empty at the peer's end or when its time is over; None: there is more to come.
         whole: all was written."""
-        raise NotImplementedError
 
     # -- as a door -----------------------------------------------------------------------------------------------------
 
