@@ -13,6 +13,7 @@ from time import monotonic, sleep
 from xsessionctl.client import ClientError, Connection
 from xsessionctl.granted import granted_socket
 from xsessionctl.lifecycle import FIRST_PAUSE_S, broker_command, connect_if_running, ensure_broker
+from xsessionctl.whole_file import write_whole
 from xsessiond.paths import Paths
 
 
@@ -112,14 +113,8 @@ def _name_successor(paths: Paths) -> None:
     """
     from xsessionctl.codec import encode
 
-    fresh = f"{paths.successor_file}.{os.getpid()}"
     try:
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(descriptor, encode(broker_command()).encode())
-        finally:
-            os.close(descriptor)
-        os.rename(fresh, paths.successor_file)
+        write_whole(paths.successor_file, encode(broker_command()).encode())
     except OSError as problem:
         raise ClientError(
             "refused",

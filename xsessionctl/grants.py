@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from xsessionctl.client import ClientError
 from xsessionctl.render import part_of
+from xsessionctl.whole_file import write_whole
 from xsessiond.paths import PathError, Paths, SocketPathTooLong, check_socket_path
 from xsessiond.private_dirs import ensure_private_dir
 
@@ -60,14 +61,8 @@ def make_directory(directory: str) -> bool:
 
 def write_token(directory: str, token: str) -> None:
     """Puts it there, whole, for this user alone. Raises ClientError."""
-    fresh = f"{directory}/{_FRESH}"
     try:
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(descriptor, f"{token}\n".encode())
-        finally:
-            os.close(descriptor)
-        os.rename(fresh, f"{directory}/{TOKEN}")
+        write_whole(f"{directory}/{TOKEN}", f"{token}\n".encode(), part=f"{directory}/{_FRESH}")
     except OSError as problem:
         raise ClientError("internal", f"The token cannot be written: {problem.filename}: {problem.strerror}.") from None
 

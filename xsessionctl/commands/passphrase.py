@@ -15,6 +15,7 @@ from xsessionctl.output import Sink
 from xsessionctl.prompt import read_secret
 from xsessionctl.render import one_line, rows_of
 from xsessionctl.requests import ask
+from xsessionctl.whole_file import write_whole
 from xsessiond.core.passphrase import SALT_BYTES, BadRecord, find_fault, make_record, matches
 
 MOST_BYTES = 4096
@@ -119,19 +120,9 @@ def _read(path: str) -> str | None:
 
 def _write(path: str, record: str) -> None:
     """Puts the record there in one step, for this user alone. Raises ClientError."""
-    new = f"{path}.{os.getpid()}"
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            with open(descriptor, "w", encoding="ascii") as file:
-                file.write(record)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(new, path)
-        except BaseException:
-            os.unlink(new)
-            raise
+        write_whole(path, record.encode("ascii"), lasting=True)
     except OSError as error:
         raise ClientError(
             "bad_config", f"{path} cannot be written: {error.strerror}.", "Nothing was changed."

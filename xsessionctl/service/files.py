@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from xsessionctl.client import ClientError
+from xsessionctl.whole_file import write_whole
 
 LARGEST = 1 << 20
 Change = dict[str, str]
@@ -85,15 +86,7 @@ def put_in_place(files: Sequence[Planned]) -> list[Change]:
 
 def _write(path: str, text: bytes) -> None:
     os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-    fresh = f"{path}.{os.getpid()}.new"
-    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-    try:
-        with open(fd, "wb") as file:
-            file.write(text)
-        os.replace(fresh, path)
-    except BaseException:
-        os.unlink(fresh)
-        raise
+    write_whole(path, text, mode=0o644)
 
 
 def _remove(path: str) -> None:

@@ -7,9 +7,9 @@ to know: envelopes, limits of harnesses.
 
 from __future__ import annotations
 
-import os
 from time import time
 
+from xsessionctl.whole_file import write_whole
 from xsessiond.core.limits import KEEP_MS
 
 TYPE_CHECKING = False
@@ -32,20 +32,7 @@ def spill(message: Mapping[str, object]) -> SpilledInfo | None:
         ensure_private_dir(folder)
         remove_older(folder, time() - KEEP_MS / 1000)
         path = f"{folder}/{message_id}.txt"
-        _write(path, body)
+        write_whole(path, body)
     except (OSError, PathError):
         return None
     return SpilledInfo(path, len(body), str(message.get("sha256")))
-
-
-def _write(path: str, body: bytes) -> None:
-    """Under its name only when it is whole: a crash in between leaves a file that nobody was told of."""
-    part = f"{path}.{os.getpid()}"
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        with open(descriptor, "wb") as file:
-            file.write(body)
-        os.rename(part, path)
-    except OSError:
-        os.unlink(part)
-        raise

@@ -22,6 +22,7 @@ from xsessionctl.codec import decode
 from xsessionctl.shim.hook_socket import Caller, Listener, Request
 from xsessionctl.shim.identity import read_process
 from xsessionctl.sockets import peer_pid, peer_uid
+from xsessionctl.whole_file import write_whole
 from xsessiond.paths import resolve_paths
 from xsessiond.private_dirs import ensure_private_dir
 
@@ -98,9 +99,7 @@ class HookDirectory:
         listener = self._listener = Listener(self.greet)
         _in_directory(self._path, lambda: listener.bind("sock", CALLERS))
         self._sources.append(listener)
-        with open(f"{self._path}/run.new", "w", encoding="utf-8", opener=_private) as file:
-            file.write(f"{sys.executable}\n{CLIENT}\n")
-        os.rename(f"{self._path}/run.new", f"{self._path}/run")
+        write_whole(f"{self._path}/run", f"{sys.executable}\n{CLIENT}\n".encode())
         for name, on in self._flags.items():
             self._show(name, on=on)
 
@@ -250,10 +249,6 @@ def _in_directory(path: str, act: Callable[[], None]) -> None:
     finally:
         os.fchdir(here)
         os.close(here)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 def _refuse_waiter(caller: Caller) -> bool:
