@@ -16,10 +16,10 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.support.harness.agents import install
 from tests.support.harness.fakemodel import Call, Wait
 from tests.support.harness.homes import McpServer
 from tests.support.harness.processes import wait_gone
+from tests.support.harness.product import install
 from tests.support.harness.reading import envelopes_in
 from tests.support.harness.runner import START_SECONDS, STEP_SECONDS, HarnessSession, open_session
 from tests.support.harness.terminal import Terminal

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -16,10 +12,10 @@ import psutil
 from tests.support.private_broker import PrivateBroker
 from tests.support.wire_client import poll
 
+from .product import install
 from .runner import STEP_SECONDS, HarnessSession, open_session
 from .terminal import Terminal
 
-PROGRAM = Path(sysconfig.get_path("scripts")) / "xsessionctl"
 ALLOWED = "--allowedTools=mcp__xsession,Bash,Agent"
 ASKS = ("--permission-mode=acceptEdits", ALLOWED)
 """Arguments of a session of the prompting class. (The default, `auto`, asks its vendor about each call.)"""
@@ -74,17 +70,7 @@ def claude_code(broker: PrivateBroker, name: str, *, package: str | None = None,
     variables: more that they are started with."""
     more = {**broker.directories(), "XSESSIOND_NAME": name, **variables}
     with open_session("claude", package=package, variables=more) as session:
-        path = os.pathsep.join([str(session.command.parent), session.environment["PATH"]])
-        done = subprocess.run(
-            [str(PROGRAM), "install", "claude", "--yes"],
-            env={**session.environment, "PATH": path},
-            cwd=session.work,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+        install(session)
         yield Claude(broker, session, name)
 
 
