@@ -9,7 +9,8 @@ from dataclasses import fields
 
 import pytest
 
-from tests.support.generate_harness_reference import DOORS, TARGET, make_table, put_table
+from tests.support.generate_harness_reference import DOCUMENT as TABLES
+from tests.support.generate_harness_reference import DOORS, make_lines
 from tests.support.harness.install import PACKAGES
 from tests.support.harness.shown import E2E, SHOWN
 from xsessionctl.harness.base import Doors
@@ -17,13 +18,12 @@ from xsessionctl.harness.entries import is_our_server
 from xsessionctl.harness.known import HARNESSES
 from xsessiond.core.setting_keys import resume_command
 
-ROOT = TARGET.parents[1]
-DOCUMENT = TARGET.read_text(encoding="utf-8")
+ROOT = TABLES.path.parents[1]
+DOCUMENT = TABLES.read()
 
 
 def test_the_table_is_the_one_that_the_program_has() -> None:
-    assert make_table() in DOCUMENT
-    assert put_table(DOCUMENT) == DOCUMENT, "run: python -m tests.support.generate_harness_reference"
+    assert TABLES.put(make_lines()) == DOCUMENT, "run: python -m tests.support.generate_harness_reference"
 
 
 def test_every_door_that_is_claimed_is_shown_by_a_test_of_the_real_program() -> None:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import re
 
-from tests.support.generate_settings_reference import TARGET, make_table, put_table
+from tests.support.generate_settings_reference import DOCUMENT as TABLE
+from tests.support.generate_settings_reference import make_lines
 from xsessiond.core.setting_keys import KEYS
 from xsessiond.core.settings_text import MAX_TEXT, read_settings
 from xsessiond.io.settings import GATHER_S, VANISHED_S
 
-DOCUMENT = TARGET.read_text(encoding="utf-8")
+DOCUMENT = TABLE.read()
 
 
 def test_the_table_is_what_the_list_says() -> None:
     """O8: documented settings exist, and settings are documented."""
-    assert put_table(DOCUMENT) == DOCUMENT, "run: python -m tests.support.generate_settings_reference"
-    assert all(f"`{key.name}`" in make_table() for key in KEYS)
+    lines = make_lines()
+    assert TABLE.put(lines) == DOCUMENT, "run: python -m tests.support.generate_settings_reference"
+    assert all(f"`{key.name}`" in "\n".join(lines) for key in KEYS)
 
 
 def test_the_examples_are_right() -> None:

@@ -10,15 +10,15 @@ from collections import defaultdict
 import pytest
 
 from tests.support.populations import (
+    DOCUMENT,
     POPULATIONS,
     QUICK,
     SLOW,
-    TARGET,
     Population,
     World,
     answer_in_other_words,
+    make_lines,
     pair,
-    put_table,
     ring,
     star,
     tell_all_others,
@@ -128,5 +128,4 @@ def check_told(world: World) -> None:
 
 
 def test_the_document_shows_what_it_costs() -> None:
-    text = TARGET.read_text(encoding="utf-8")
-    assert put_table(text) == text, "run: python -m tests.support.populations"
+    assert DOCUMENT.put(make_lines()) == DOCUMENT.read(), "run: python -m tests.support.populations"

@@ -6,22 +6,19 @@ compares, so that the document cannot drift from it.
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from tests.support.harness.install import PACKAGES
 from tests.support.harness.shown import E2E, SHOWN
+from tests.support.marked_table import MarkedTable
 from xsessionctl.harness.base import Harness
 from xsessionctl.harness.finding import describe
 from xsessionctl.harness.known import HARNESSES
 
-TARGET = Path(__file__).parents[2] / "docs" / "harnesses.md"
-BEGIN, END = "<!-- every harness: made by `python -m tests.support.generate_harness_reference` -->", "<!-- end -->"
-TABLE = re.compile(f"{re.escape(BEGIN)}\n.*?{re.escape(END)}", re.DOTALL)
-
-
+DOCUMENT = MarkedTable(
+    "harnesses.md", "<!-- every harness: made by `python -m tests.support.generate_harness_reference` -->"
+)
 DOORS = {
     "wake": "wakes an idle session",
     "mid_turn": "reaches a busy one",
@@ -32,8 +29,8 @@ DOORS = {
 Row = tuple[str, Callable[[Harness], str]]
 
 
-def make_table() -> str:
-    """The tables with their marks."""
+def make_lines() -> list[str]:
+    """The tables."""
     can: list[Row] = [
         ("tested versions", _versions),
         *((title, lambda one, door=door: getattr(one.doors, door)) for door, title in DOORS.items()),
@@ -45,7 +42,7 @@ def make_table() -> str:
         *((title, lambda one, door=door: _tests(one, door)) for door, title in DOORS.items()),
     ]
     between = "Each of the ways in, and what proves it, was seen with the real program, by these tests:"
-    return "\n".join([BEGIN, "", *_lines(can), "", between, "", *_lines(shown), "", END])
+    return [*_lines(can), "", between, "", *_lines(shown)]
 
 
 def _lines(rows: Sequence[Row]) -> list[str]:
@@ -71,10 +68,5 @@ def _versions(harness: Harness) -> str:
     return oldest if oldest == newest else f"{oldest} to {newest}"
 
 
-def put_table(text: str) -> str:
-    """The document with the tables as they must be."""
-    return TABLE.sub(lambda _: make_table(), text)
-
-
 if __name__ == "__main__":
-    TARGET.write_text(put_table(TARGET.read_text(encoding="utf-8")), encoding="utf-8")
+    DOCUMENT.write(make_lines())

@@ -5,26 +5,19 @@ It is made from the list of settings that the program has; a test compares, so t
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
+from tests.support.marked_table import MarkedTable
 from xsessionctl.settings import write_value
 from xsessiond.core.setting_keys import KEYS, Key
 
-TARGET = Path(__file__).parents[2] / "docs" / "settings.md"
-BEGIN, END = "<!-- every setting: made by `python -m tests.support.generate_settings_reference` -->", "<!-- end -->"
-TABLE = re.compile(f"{re.escape(BEGIN)}\n.*?{re.escape(END)}", re.DOTALL)
+DOCUMENT = MarkedTable(
+    "settings.md", "<!-- every setting: made by `python -m tests.support.generate_settings_reference` -->"
+)
 
 
-def make_table() -> str:
-    """The table with its marks."""
-    lines = [
-        BEGIN,
-        "",
-        "| setting | may be | default | what it does | a change is in force |",
-        "| --- | --- | --- | --- | --- |",
-    ]
-    return "\n".join([*lines, *map(_row, KEYS), "", END])
+def make_lines() -> list[str]:
+    """The table."""
+    head = "| setting | may be | default | what it does | a change is in force |"
+    return [head, "| --- | --- | --- | --- | --- |", *map(_row, KEYS)]
 
 
 def _row(key: Key) -> str:
@@ -37,10 +30,5 @@ def _short(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def put_table(text: str) -> str:
-    """The document with the table as it must be."""
-    return TABLE.sub(lambda _: make_table(), text)
-
-
 if __name__ == "__main__":
-    TARGET.write_text(put_table(TARGET.read_text(encoding="utf-8")), encoding="utf-8")
+    DOCUMENT.write(make_lines())

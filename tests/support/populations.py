@@ -15,7 +15,6 @@ Whoever is refused gives up, or waits as long as it was told and tries again.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -23,11 +22,11 @@ from functools import cache
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
-from pathlib import Path
 from random import Random
 from typing import Any
 
 from tests.support.core_house import Answer, Guest, House, Refused
+from tests.support.marked_table import MarkedTable
 
 HOUR = 3600.0
 PHRASES = ("Thanks, that is clear.", "You are welcome!", "Got it, all good here.", "Happy to help.", "Perfect, noted.")
@@ -424,16 +423,12 @@ def watch(population: Population, *, reports: bool, seed: int = 1) -> World:
 
 # -- the table ---------------------------------------------------------------------------------------------------------
 
-TARGET = Path(__file__).parents[2] / "docs" / "pace.md"
-BEGIN, END = "<!-- made by `python -m tests.support.populations` -->", "<!-- end -->"
-TABLE = re.compile(f"{re.escape(BEGIN)}\n.*?{re.escape(END)}", re.DOTALL)
+DOCUMENT = MarkedTable("pace.md", "<!-- made by `python -m tests.support.populations` -->")
 
 
-def make_table() -> str:
-    """What each population costs, with its marks."""
+def make_lines() -> list[str]:
+    """What each population costs."""
     lines = [
-        BEGIN,
-        "",
         "| sessions | they tell of their turns | | plain clients | |",
         "| --- | --- | --- | --- | --- |",
         "| | messages delivered | stopped by | messages delivered | stopped by |",
@@ -443,7 +438,7 @@ def make_table() -> str:
         for reports in (True, False):
             cells += _cells(watch(population, reports=reports))
         lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join([*lines, "", END])
+    return lines
 
 
 def _cells(world: World) -> list[str]:
@@ -453,10 +448,5 @@ def _cells(world: World) -> list[str]:
     return [f"{world.delivered}{when}", stops or "nothing"]
 
 
-def put_table(text: str) -> str:
-    """The document with the table as it must be."""
-    return TABLE.sub(lambda _: make_table(), text)
-
-
 if __name__ == "__main__":
-    TARGET.write_text(put_table(TARGET.read_text(encoding="utf-8")), encoding="utf-8")
+    DOCUMENT.write(make_lines())
