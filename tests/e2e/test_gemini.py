@@ -113,8 +113,7 @@ def test_typing_wakes_it_in_a_terminal_of_ours(broker: PrivateBroker) -> None:
         await_row(broker, "gem", state="idle")
 
         # While its user writes nothing is typed, and nothing of theirs is lost.
-        terminal._call("send-keys", "-l", "--", "half a thought")
-        terminal.wait_for_screen("half a thought", STEP_SECONDS)
+        terminal.type("half a thought", STEP_SECONDS)
         late = ann.send("gem", "MAIL-4")
         before = session.model.last
         terminal.press("Enter")

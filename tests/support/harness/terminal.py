@@ -54,10 +54,14 @@ class Terminal:
 
     def enter(self, text: str, timeout: float) -> None:
         """Type the one-line ``text``, wait until the program shows it, and press Enter."""
+        self.type(text, timeout)
+        self.press("Enter")
+
+    def type(self, text: str, timeout: float) -> None:
+        """Type the one-line ``text`` and wait until the program shows it and takes an Enter for one."""
         self._call("send-keys", "-l", "--", text)
         self.wait_for_screen(re.escape(text[-30:]), timeout)
-        time.sleep(POLL_SECONDS)  # Gemini CLI takes an Enter that follows another key at once for a line of a paste
-        self._call("send-keys", "Enter")
+        time.sleep(POLL_SECONDS)  # Gemini CLI takes an Enter within 30 ms of another key for a line of a paste
 
     def dismiss(self, pattern: str, timeout: float) -> None:
         """Wait for a question on the screen and press Escape; again if it stays, for at first nobody may be listening,
