@@ -176,7 +176,7 @@ def test_an_inbox_that_is_gone_is_gone_until_it_is_there_again(claude: Claude) -
 
 def test_another_user_s_socket_gets_nothing(claude: Claude, monkeypatch: pytest.MonkeyPatch) -> None:
     """S17: whoever was first in a shared directory must not read it."""
-    monkeypatch.setattr("xsessionctl.shim.doors.knock.peer_uid", lambda _: 12345)
+    monkeypatch.setattr("xsessionctl.shim.peer.peer_uid", lambda _: 12345)
     door = Inbox(str(claude.path), "secret")
     assert post(door) == [GONE]
     link, _ = claude.listener.accept()

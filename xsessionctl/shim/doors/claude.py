@@ -49,7 +49,7 @@ class Inbox(Knock):
     def is_ours(self, link: Socket) -> bool:
         """A session that was started inside another may have that one's variable, and must not write to it."""
         behind = peer_pid(link) if self._owner is not None else None
-        return super().is_ours(link) and (behind is None or behind == self._owner)
+        return behind is None or behind == self._owner
 
     def written(self, link: Socket) -> None:
         """There is no more."""

@@ -7,16 +7,16 @@ is only busy is not. Refuses to know: what is written, what an answer means.
 from __future__ import annotations
 
 import os
-from _socket import AF_UNIX, SOCK_STREAM
-from _socket import socket as Socket  # noqa: N812 - it is a class
 from abc import ABC, abstractmethod
 from time import monotonic
 
 from xsessionctl.shim.door import GONE, REFUSED, Door
-from xsessionctl.sockets import peer_uid
+from xsessionctl.shim.peer import Foreign, connect
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from _socket import socket as Socket  # noqa: N812 - it is a class
+
     from xsessionctl.shim.door import Done
 
 
@@ -42,8 +42,8 @@ class Knock(Door, ABC):
         """What is written for this text."""
 
     def is_ours(self, link: Socket) -> bool:
-        """Whether who listens may be told anything."""
-        return peer_uid(link) in (None, 0, os.geteuid())
+        """Whether who listens, a program of this user, is the one that is meant."""
+        return True
 
     def written(self, link: Socket) -> None:
         """All of it is in the peer's socket. Raises OSError."""
@@ -65,16 +65,17 @@ class Knock(Door, ABC):
         if self._socket is not None:
             done(REFUSED)
             return
-        self._socket, self._done = Socket(AF_UNIX, SOCK_STREAM), done
-        self._socket.setblocking(False)
         try:
-            self._socket.connect(self._path)
-            if not self.is_ours(self._socket):
-                raise PermissionError(self._path)
+            self._socket = connect(self._path)
         except BlockingIOError:
-            self._finish(REFUSED)  # too many are knocking at once
+            done(REFUSED)  # too many are knocking at once
             return
-        except OSError:
+        except (OSError, Foreign):
+            self.shut()
+            done(GONE)
+            return
+        self._done = done
+        if not self.is_ours(self._socket):
             self.shut()
             self._finish(GONE)
             return
