@@ -34,6 +34,8 @@ MOST = 1 << 20
 imported for them."""
 RESULT = b'{"jsonrpc":"2.0","id":2,"result":{'
 """How an answer begins that can be printed without taking it apart."""
+TURNED_AWAY = b'{"jsonrpc":"2.0","id":null,'
+"""How it begins where the broker heard no request before it hung up: too many connections come from here."""
 WHOLE_ID = 34
 """Characters of a message's id. A shortened one is looked up by the full command line."""
 FINE = frozenset(("queued", "handed", "delivered", "replied"))
@@ -159,7 +161,7 @@ def _exchange(link: "Socket", verb: str, params: "Document", deadline: float) ->
             limit_wait(link, deadline)
             more = link.recv(READ_SIZE)
             if not more:
-                return b""
+                return None if data.startswith(TURNED_AWAY) else b""  # turned away at the door: nothing was done
             data += more
         greeted, answer, *_ = data.split(b"\n")
         # A greeting that was refused: nothing was done, and the full client finds out what is to be said of that.

@@ -31,14 +31,30 @@ def connect_unix(path: str, deadline: float) -> Socket:
         link = Socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             limit_wait(link, deadline)
-            link.connect(path)
+            try:
+                link.connect(path)
+            except BlockingIOError:
+                _stand_in_line(link, path, deadline)
             return link
         except BlockingIOError:
-            link.close()  # too many are knocking at once; Linux says so at once when there is a timeout
-            sleep(BUSY_PAUSE_S)
+            link.close()
+            sleep(BUSY_PAUSE_S)  # where there is no line, or it is over: `limit_wait` says so
         except BaseException:
             link.close()
             raise
+
+
+def _stand_in_line(link: Socket, path: str, deadline: float) -> None:
+    """Connects where too many are knocking at once. Linux says so at once to a socket with a timeout of Python's; one
+    with the kernel's own is let in in its turn, however many try again and again. Raises BlockingIOError."""
+    from struct import pack
+
+    left = deadline - monotonic()
+    link.settimeout(None)
+    seconds, fraction = divmod(min(max(left, BUSY_PAUSE_S), FOREVER_S), 1)
+    link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, pack("ll", int(seconds), int(fraction * 1e6)))
+    link.connect(path)
+    link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, pack("ll", 0, 0))
 
 
 def peer_uid(link: Socket) -> int | None:

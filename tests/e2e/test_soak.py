@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
+import time
 from collections.abc import Callable
 
 import psutil
@@ -12,6 +13,7 @@ import pytest
 from tests.e2e.test_broker_life import count_wake_ups, time_of_rest
 from tests.support.private_broker import PrivateBroker
 from tests.support.wire_client import Member, Wire, greet, poll
+from xsessiond.core.limits import CONNECTS_PER_SECOND
 
 pytestmark = [
     pytest.mark.slow,
@@ -25,6 +27,10 @@ WARM_UP = 1_000
 GROWTH_BYTES = 2 << 20
 """What the rest may add: less than half of what a leak of 500 bytes a cycle would."""
 HELLO = b'{"jsonrpc":"2.0","id":1,"method":"hello","params":{"protocol":1,"client":"soak/1"}}\n'
+
+
+PACE_PER_S = 0.9 * CONNECTS_PER_SECOND
+"""Visits a second, of which one in 33 connects twice: as fast as one tree of processes may."""
 
 
 def half_close(place: PrivateBroker) -> None:
@@ -86,12 +92,14 @@ def drain(client: socket.socket) -> None:
 
 
 def visit(place: PrivateBroker, count: int) -> None:
-    done = 0
+    done, start = 0, time.monotonic()
     while done < count:
         for way, times in VISITS:
             for _ in range(times):
                 way(place)
                 done += 1
+        due = start + done / PACE_PER_S
+        poll(time.monotonic, due.__le__)
 
 
 def test_ten_thousand_come_and_go(broker: PrivateBroker) -> None:

@@ -19,8 +19,9 @@ from tests.support.private_broker import PrivateBroker
 from tests.support.users import STRANGER, as_user, needs_root
 from xsessiond.core.effects import Peer
 from xsessiond.io import peer_facts
+from xsessiond.io._process import ProcessStat
 from xsessiond.io.peer_facts import PeerFacts
-from xsessiond.io.processes import ProcessId, identify, own_process
+from xsessiond.io.processes import ProcessId, Step, identify, own_process
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
 
@@ -218,6 +219,42 @@ def test_a_shell_between_two_programs_is_shared_and_what_is_above_it_is_not() ->
         peer = examine(pid)
         assert [(ancestor in peer.shared) for ancestor in peer.ancestors[:3]] == [False, True, False]
         assert peer.ancestors[2].pid == process.pid
+
+
+def step(pid: int, name: str, session: int, *, terminal: int = 0) -> Step:
+    stat = ProcessStat(0, pid, terminal, dead=False, name=name, session=session, image=b"")
+    return Step(ProcessId(pid, pid), stat)
+
+
+def tree_of(*steps: Step) -> int:
+    return peer_facts._find_tree(peer_facts._divide(list(steps))[1])
+
+
+@on_linux
+def test_all_that_a_terminal_s_shell_starts_is_one_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also what moves into a session of its own (setsid); and not what the terminal's program shows in another."""
+    monkeypatch.setattr(peer_facts, "is_ours", lambda _pid: True)
+    shell, above = step(20, "bash", 20, terminal=3), (step(11, "tmux: server", 11), step(1, "systemd", 1))
+    assert tree_of(step(40, "client", 20, terminal=3), shell, *above) == 20
+    assert tree_of(step(41, "client", 41), step(31, "sh", 20, terminal=3), shell, *above) == 20
+    assert tree_of(step(42, "client", 21, terminal=4), step(21, "zsh", 21, terminal=4), *above) == 21
+
+
+@on_linux
+def test_a_service_is_a_tree_and_what_lost_its_parent_belongs_to_who_started_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(peer_facts, "is_ours", lambda _pid: True)
+    manager = step(5, "systemd", 5)
+    assert tree_of(step(51, "client", 50), step(50, "service", 50), manager) == 50
+    assert {tree_of(step(pid, "client", 20), manager) for pid in (60, 61)} == {20}
+    assert tree_of(step(62, "client", 0), manager) == 62  # its leader cannot be seen from here
+
+
+def test_a_process_and_what_it_starts_are_one_tree() -> None:
+    with child() as process:
+        wait_until_it_runs(process)
+        assert examine(process.pid).tree == examine(os.getpid()).tree is not None
 
 
 @needs_root

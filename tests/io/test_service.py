@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,10 @@ from tests.support.broker_files import read_broker_log
 from tests.support.private_broker import PrivateBroker, accepts
 from tests.support.service_rig import TroubledStore, in_thread, running_service
 from tests.support.wire_client import Json, LinkLost, Member, Refused, Wire, greet, read_status
+from xsessiond.core.errors import EXIT_CODES
 from xsessiond.core.limits import DOOR_CONNECTIONS, LINKS_PER_SESSION, MAX_CONNECTIONS, STOP_WITHIN_S
 from xsessiond.core.records import PutMessage
+from xsessiond.io import arrivals
 from xsessiond.store.contract import StoreError
 from xsessiond.store.memory import MemoryStore
 
@@ -58,6 +61,44 @@ async def test_a_crowd_at_a_private_socket_does_not_keep_its_session_out(broker:
             assert (await in_thread(api.call, "whoami"))["name"] == "api"
             for wire in wires:
                 wire.close()
+
+
+FORKS = """
+import os, socket, sys
+for _ in range(int(sys.argv[2])):
+    if os.fork() == 0:
+        link = socket.socket(socket.AF_UNIX)
+        link.connect(sys.argv[1])
+        link.settimeout(0.2)
+        try:
+            print("turned away" if b"rate_limited" in link.recv(4096) else "?", flush=True)
+        except TimeoutError:
+            print("let in", flush=True)
+        os._exit(0)
+    os.wait()
+"""
+
+
+async def test_processes_of_one_tree_share_its_pace(broker: PrivateBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """13.3: a new process for each connection buys nothing; each that is too much is told so, also by the command
+    line. A session that was there goes on, and comes back through its private socket."""
+    async with running_service(broker, MemoryStore()):
+        with await in_thread(join, broker, "api") as api:
+            monkeypatch.setattr(arrivals, "CONNECT_BURST", 4.0)
+            monkeypatch.setattr(arrivals, "CONNECTS_PER_SECOND", 1e-6)
+            forks = broker.spawn(sys.executable, "-c", FORKS, str(broker.rendezvous), "8")
+            said, _ = await in_thread(forks.communicate)
+            assert said.decode().split("\n") == ["let in"] * 4 + ["turned away"] * 4 + [""]
+            for words in (["list"], ["status"], ["send", "api", "hello"]):
+                done = await in_thread(lambda words=words: broker.ctl(*words))
+                assert (done.returncode, done.stdout) == (EXIT_CODES["rate_limited"], "")
+                assert done.stderr.startswith("xsessionctl: Too many connections:")
+            assert (await in_thread(api.call, "whoami"))["name"] == "api"
+            api.close()
+            api.wire = await in_thread(api._attach)
+            assert (await in_thread(api.take)) == []
+            monkeypatch.setattr(arrivals, "CONNECTS_PER_SECOND", 1e6)
+            assert (await in_thread(broker.ctl, "list")).returncode == 0
 
 
 @pytest.mark.parametrize("push", [False, True])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import select
 import socket
+import struct
 import time
 from collections import deque
 from collections.abc import Callable
@@ -47,7 +48,10 @@ class Wire:
         self._last_id = 0
         self.notes: deque[Json] = deque()
         try:
-            self._socket.connect(str(path))
+            try:
+                self._socket.connect(str(path))
+            except BlockingIOError:
+                self._stand_in_line(str(path))
         except OSError as problem:
             self._socket.close()
             raise LinkLost(str(problem)) from None
@@ -61,6 +65,14 @@ class Wire:
     def close(self) -> None:
         """End the connection."""
         self._socket.close()
+
+    def _stand_in_line(self, path: str) -> None:
+        # Linux keeps a line of those who wait for room, in which a socket with a timeout of Python's does not stand.
+        self._socket.settimeout(None)
+        timeout = struct.pack("ll", int(self._within_s), int(self._within_s % 1 * 1e6))
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
+        self._socket.connect(path)
+        self._socket.settimeout(self._within_s)
 
     def has_more(self, within_s: float = 0.0) -> bool:
         """Tell whether something is there to be read: a note, a line, bytes, or the end."""

@@ -42,6 +42,10 @@ class Peer(Struct, frozen=True):
 
     place: which mount namespace it is in, that is, which container; None where that is not known.
 
+    tree: what it is part of where no session is around it: pid of the leader of the session (setsid) in which the
+    outermost ancestor stands that is below managers, other users and whatever shows the terminal; None where nothing
+    could be seen.
+
     On a session's private socket only process, ancestors, complete and place are found out.
     """
 
@@ -55,6 +59,7 @@ class Peer(Struct, frozen=True):
     unseen: str | None = None
     place: int | None = None
     shared: frozenset[ProcessId] = frozenset()
+    tree: int | None = None
 
 
 class LinkOpened(Struct, frozen=True):

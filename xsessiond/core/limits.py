@@ -173,6 +173,11 @@ BACKLOG = 128
 """Connections that the kernel keeps for one listening socket until they are taken."""
 MAX_CONNECTIONS = 1024
 """Open connections of the rendezvous; for a further one, the process that has the most loses its oldest."""
+CONNECT_BURST, CONNECTS_PER_SECOND = 1024.0, 256.0
+"""Token bucket of new connections: of one session or one tree of processes at the rendezvous, of one process at a
+session's private socket. As many at once as may be open; then several times what a shell's commands on all processors
+come to, of which each takes 30 ms and more. To find out who came takes
+0.2 ms and more, to turn it away a tenth of that: what is let in of a flood takes some 5 % of the loop."""
 DOOR_CONNECTIONS = 4 * LINKS_PER_SESSION
 """The same for a session's private socket. Links that attached are not touched."""
 ACCEPT_RETRY_S = 0.1

@@ -40,6 +40,9 @@ class ExitWatch:
     def __len__(self) -> int:
         return len(self._wanted)
 
+    def __contains__(self, process: object) -> bool:
+        return process in self._wanted
+
     def watch(self, process: ProcessId) -> bool:
         """Report the end of `process`; False if it has ended already (then nothing is watched or reported).
 

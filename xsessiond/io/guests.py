@@ -1,14 +1,23 @@
 """Who is connected to one listening socket, and whom to let go when it is crowded, so that newcomers get in.
 
-Laws: a connection that has proven whose it is stays before any that has not; then the process with the most
-connections loses one, its oldest. Refuses to know: what is said on a connection, how it is closed.
+Laws: a connection that has proven whose it is stays before any that has not; then the sender with the most connections
+loses one: the oldest of that process of its own which has the most. Refuses to know: what is said on a connection, how
+it is closed, who counts as one sender (`arrivals`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from typing import NamedTuple
 
 from xsessiond.core.link import Link
+from xsessiond.io.arrivals import Sender
+
+
+class _Guest(NamedTuple):
+    sender: Sender
+    pid: int | None
+    protocol: Link
 
 
 class Guests:
@@ -18,19 +27,25 @@ class Guests:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._here: dict[int, tuple[int, Link]] = {}
+        self._here: dict[int, _Guest] = {}
 
     def __len__(self) -> int:
         return len(self._here)
 
-    def enter(self, link: int, pid: int, protocol: Link) -> int | None:
-        """One came, from this process. Returns the link that must go for it, if one must."""
-        self._here[link] = pid, protocol
+    def enter(self, link: int, sender: Sender, pid: int | None, protocol: Link) -> int | None:
+        """One came, from this process of this sender's. Returns the link that must go for it, if one must."""
+        self._here[link] = _Guest(sender, pid, protocol)
         if len(self._here) <= self._most:
             return None
-        unproven = [(other, pid) for other, (pid, its) in self._here.items() if not its.proven and other != link]
-        crowd = Counter(pid for _, pid in unproven)
-        return max(unproven, key=lambda one: crowd[one[1]], default=(link, 0))[0]  # max: the first of equals
+        unproven = {other: guest for other, guest in self._here.items() if not guest.protocol.proven and other != link}
+        senders = Counter(guest.sender for guest in unproven.values())
+        processes = Counter((guest.sender, guest.pid) for guest in unproven.values())
+
+        def weight(other: int) -> tuple[int, int]:
+            guest = unproven[other]
+            return senders[guest.sender], processes[guest.sender, guest.pid]
+
+        return max(unproven, key=weight, default=link)  # max: the first of equals
 
     def leave(self, link: int) -> None:
         """One has gone."""

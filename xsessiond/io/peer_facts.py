@@ -83,6 +83,7 @@ class PeerFacts:
             return self._nobody()
         marks, unseen = self._read_marks(steps)
         own = steps[0].stat
+        shared, outermost = _divide(steps)
         terminal = _is_at_terminal(own, steps)
         return Peer(
             process,
@@ -93,7 +94,8 @@ class PeerFacts:
             complete=complete,
             tty=terminal_name(own.terminal) if terminal else None,
             unseen=unseen,
-            shared=_find_shared(steps),
+            shared=shared,
+            tree=_find_tree(outermost),
         )
 
     def _nobody(self) -> Peer:
@@ -137,18 +139,28 @@ def _is_at_terminal(own: ProcessStat, steps: list[Step]) -> bool:
     return own.terminal != 0 and any(step.process.pid == own.session for step in steps)
 
 
-def _find_shared(steps: list[Step]) -> frozenset[ProcessId]:
-    """Those that no session can call its harness; see `Peer.shared`."""
+def _divide(steps: list[Step]) -> tuple[frozenset[ProcessId], Step]:
+    """Those that no session can call its harness (see `Peer.shared`), and the outermost that is still the peer's own
+    ground: a service, the shell of a terminal, what a manager took in."""
     shared: list[ProcessId] = []
     above = False
+    outermost = steps[0]
     for step in steps:
         process, stat = step
         shell = stat.name in SHELLS
         above = above or stat.name in MANAGERS or not is_ours(process.pid)
         if above or shell:
             shared.append(process)
+        if not above:
+            outermost = step
         above = above or (shell and stat.terminal != 0 and stat.session == process.pid)
-    return frozenset(shared)
+    return frozenset(shared), outermost
+
+
+def _find_tree(outermost: Step) -> int:
+    """See `Peer.tree`. The leader, who may be gone: what it left behind one by one still is one tree."""
+    leader = outermost.stat.session
+    return leader if leader > 1 else outermost.process.pid
 
 
 def _is_suspicious(number: int, step: Step) -> bool:

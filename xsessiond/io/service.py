@@ -34,6 +34,7 @@ from xsessiond.core.effects import Peer as PeerSeen
 from xsessiond.core.limits import DOOR_CONNECTIONS, MAX_CONNECTIONS, STOP_WITHIN_S
 from xsessiond.core.policy import ProjectSettings
 from xsessiond.io.accept import Acceptor
+from xsessiond.io.arrivals import Arrivals, Sender, find_sender, say_why
 from xsessiond.io.doors import Doors
 from xsessiond.io.engine import Engine
 from xsessiond.io.exits import ExitWatch
@@ -90,6 +91,7 @@ class Service:
         self._notifier = Notifier(config.notify, self._report, confined=manager.present)
         self._resumer = Resumer(self._engine.submit, confined=manager.present)
         self._guests: dict[str | None, Guests] = {}
+        self._arrivals = Arrivals(lambda text, pid: log.write("warning", text, {"pid": pid}))
         self._links = 0
         self._stopped = trio.Event()
         self._handing_over = False
@@ -193,11 +195,12 @@ class Service:
 
     def _serve(self, door: str | None, sock: socket.socket, closed: Callable[[], None]) -> None:
         """One connection begins."""
-        facts = self._identify(sock, closely=door is None)
-        if facts is None:
+        found = self._identify(sock, door)
+        if found is None:
             sock.close()
             closed()
             return
+        facts, sender = found
         assert self._nursery is not None
         self._links += 1
         guests = self._guests.get(door)
@@ -217,15 +220,16 @@ class Service:
         peer = Peer(sock, self._links, self._fds, self._nursery, self._engine.receive, gone)
         self._engine.peers[peer.link] = peer
         pid = facts.process.pid if facts.process is not None else 0
-        unwanted = guests.enter(peer.link, pid, peer.protocol)
+        unwanted = guests.enter(peer.link, sender, pid, peer.protocol)
         self._engine.submit(LinkOpened(peer.link, door, facts, peer.protocol))
         peer.start()
         if unwanted is not None and (other := self._engine.peers.get(unwanted)) is not None:
             self._log.write("info", "link closed", {"why": "a crowd", "pid": pid})
             other.cut()
 
-    def _identify(self, sock: socket.socket, *, closely: bool) -> PeerSeen | None:
-        """Who connected, by the kernel's word; None for another user, who is not answered."""
+    def _identify(self, sock: socket.socket, door: str | None) -> tuple[PeerSeen, Sender] | None:
+        """Who connected, and who sent it, by the kernel's word; None for another user, who is not answered, and for
+        what comes too fast, which is told so."""
         try:
             found = peer_credentials(sock)
         except OSError:
@@ -233,7 +237,16 @@ class Service:
         if found.uid != self._uid:
             self._log.write("warning", "another user was turned away", {"uid": found.uid, "pid": found.pid})
             return None
-        return self._facts.look_closely(sock) if closely else self._facts.look(sock)
+        came, now = Sender(door, found.pid), trio.current_time()
+        if self._arrivals.is_over(came, now):
+            say_why(sock)
+            return None
+        facts = self._facts.look_closely(sock) if door is None else self._facts.look(sock)
+        sender = find_sender(door, facts, self._exits)
+        if not self._arrivals.admit(came, sender, now):
+            say_why(sock)
+            return None
+        return facts, sender
 
     # -- life --------------------------------------------------------------------------------------------------------
 
