@@ -41,7 +41,7 @@ from xsessiond.store.memory import MemoryStore
 from xsessiond.store.sqlite import SqliteStore
 
 EXIT_ALREADY_RUNNING = 0
-EXIT_INTERNAL, EXIT_UNUSABLE = 1, 9
+EXIT_UNUSABLE = 9
 OPEN_PAUSE_S = 0.1
 """Between two tries to open the store."""
 

@@ -77,7 +77,7 @@ def test_another_run_of_the_machine_ended_them_all(house: House, api: Guest, web
 def test_the_door_of_one_that_did_not_come_back_is_closed(house: House, api: Guest) -> None:
     house.boot = "boot-2"
     effects = restored(house)
-    assert CloseDoor(api.id, api.ref) in effects
+    assert CloseDoor(api.id) in effects
     assert any(isinstance(effect, Persist) for effect in effects)
 
 

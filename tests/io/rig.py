@@ -59,8 +59,8 @@ class Surroundings:
         """See `Surroundings` of the engine, as for all here."""
         self.doors.append(f"open {ref}")
 
-    def close_door(self, session_id: str, ref: str) -> None:
-        self.doors.append(f"close {ref}")
+    def close_door(self, session_id: str) -> None:
+        self.doors.append(f"close {session_id}")
         self.on_close()
 
     def watch(self, process: ProcessId) -> bool:

@@ -142,7 +142,7 @@ async def test_the_end_of_a_link_during_a_commit_is_handled_after_it() -> None:
 
 async def test_an_event_that_an_effect_brings_about_comes_after_that_event() -> None:
     """Closing a private socket takes in who still waits there: that is an event of its own."""
-    script = Requests({1: [CloseDoor("s", "r"), store_something("1"), say(1, "first")]}, StopAsked=[say(1, "second")])
+    script = Requests({1: [CloseDoor("s"), store_something("1"), say(1, "first")]}, StopAsked=[say(1, "second")])
     store = TroubledStore()
     async with running_engine(ScriptedBroker(script), store) as rig:
         client = rig.connect()

@@ -2,7 +2,7 @@
 
     RESTING ──want()──▶ TRYING ──connected──▶ INTRODUCING ──registered──▶ ATTACHING ──attached──▶ UP
        ▲                  ▲ │ refused, lost: after a pause that doubles        │                     │
-       └── ended, replaced┘ └──────────────────────────────────────────────────┴──── lost ◀──────────┘
+       └── ended ────────┘ └──────────────────────────────────────────────────┴──── lost ◀──────────┘
 
 Laws: a session that was registered comes back as itself (its token is in memory only, and goes nowhere but to the
 broker); one that the broker ended comes back as a new one when it is needed, not before. A broker that is missing is
@@ -337,7 +337,7 @@ class BrokerLink:
     def _receive(self, method: str, params: dict[str, object], request_id: object) -> None:
         if method == "ping" and request_id is not None and self._peer is not None:
             self._peer.answer(request_id)
-        elif method == "bye" and params.get("reason") in ("ended", "replaced"):
+        elif method == "bye" and params.get("reason") == "ended":
             self.ended = True
         else:
             self.on_told(method, params)

@@ -227,7 +227,6 @@ class CloseDoor(Struct, frozen=True):
     """Stop listening and remove the private socket."""
 
     session_id: str
-    ref: str
 
 
 class WatchProcess(Struct, frozen=True):

@@ -74,7 +74,7 @@ class Granting:
             self._liveness.end(session, "granted anew", now)
             self._close_links(session)
             # Also where the directory is the same: it may have been removed and made again since.
-            core.out.append(CloseDoor(session.id, session.ref))
+            core.out.append(CloseDoor(session.id))
         self._describe(session, params, now)
         until = None if params.for_s is None else now.ms + round(params.for_s * 1000)
         session.grant = GrantRow(session.id, params.directory, name_of(wire), now.ms, until)
@@ -207,7 +207,7 @@ class Granting:
         self._core.agenda.cancel(("granted", session.id))
         self._core.persist(DropGrant(session.id))
         self._core.save(session)
-        self._core.out.append(CloseDoor(session.id, session.ref))
+        self._core.out.append(CloseDoor(session.id))
         self._core.out.append(ForgetProject(session.id))
         self._close_links(session)
         self._core.log("info", "grant ended", session=session.id, reason=reason)

@@ -14,8 +14,6 @@ SessionId = NewType("SessionId", str)
 """`s-` and 32 hex digits."""
 MessageId = NewType("MessageId", str)
 """`m-` and 32 hex digits."""
-Ref = NewType("Ref", str)
-"""The first hex digits of a session id, without `s-`."""
 
 ID_BYTES: Final = 16
 """Random bytes in an id."""

@@ -144,7 +144,7 @@ class Liveness:
         self._core.persist(DropPins(session.id))
         self._core.save(session)
         if session.grant is None:  # else its door stays open, and what its folder says is kept, for when it comes again
-            self._core.out.append(CloseDoor(session.id, session.ref))
+            self._core.out.append(CloseDoor(session.id))
             self._core.out.append(ForgetProject(session.id))
         self._core.log("info", "session ended", session=session.id, reason=reason)
         self._core.stir(session)

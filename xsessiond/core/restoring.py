@@ -82,7 +82,7 @@ def _restore_session(core: Core, holding: Holding, row: SessionRow, grant: Grant
             core.persist(DropPins(session.id))
             core.save(session)
             if grant is None:
-                core.out.append(CloseDoor(session.id, session.ref))
+                core.out.append(CloseDoor(session.id))
     core.out.append(ReadProject(session.id, session.cwd))
 
 

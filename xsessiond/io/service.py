@@ -106,7 +106,7 @@ class Service:
         """See `Doors.open`."""
         self._doors.open(session_id, ref, granted)
 
-    def close_door(self, session_id: str, ref: str) -> None:
+    def close_door(self, session_id: str) -> None:
         """See `Doors.close`."""
         self._doors.close(session_id)
 

@@ -36,7 +36,7 @@ class Surroundings(Protocol):
         """Listens on the session's private socket; nothing to do if it does. granted: where that is, for one with a
         grant."""
 
-    def close_door(self, session_id: str, ref: str) -> None:
+    def close_door(self, session_id: str) -> None:
         """Stops listening on it."""
 
     def watch(self, process: ProcessId) -> bool:
@@ -82,7 +82,7 @@ def act_at_once(around: Surroundings, effect: Effect) -> bool:
         case OpenDoor():
             around.open_door(effect.session_id, effect.ref, effect.path)
         case CloseDoor():
-            around.close_door(effect.session_id, effect.ref)
+            around.close_door(effect.session_id)
         case UnwatchProcess():
             around.unwatch(effect.process)
         case ReadProject():
