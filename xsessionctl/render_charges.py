@@ -9,6 +9,7 @@ from xsessionctl.table import GAP, lay_out
 
 COLUMNS = {
     "LINKS": "links",
+    "UNSENT": "unsent_bytes",
     "QUEUED": "queued",
     "BYTES": "queued_bytes",
     "HELD": "held",
@@ -33,10 +34,17 @@ def charge_lines(document: Document, sink: Sink) -> list[str]:
     left_out = charges.get("left_out")
     if isinstance(left_out, int) and left_out:
         lines.append(f"{left_out} more hold less.")
-    files = part_of(charges, "files")
-    facts = [f"connections of scripts and newcomers: {one_line(part_of(charges, 'strangers').get('links'))}"]
+    files, strangers = part_of(charges, "files"), part_of(charges, "strangers")
+    resident = part_of(charges, "memory").get("rss_bytes")
+    facts = [f"connections of scripts and newcomers: {one_line(strangers.get('links'))}"]
+    if strangers.get("unsent_bytes"):
+        facts[0] += f", with {one_line(strangers['unsent_bytes'])} bytes unsent"
+    if most.get("sessions") is not None:
+        facts.append(f"sessions: at most {one_line(most['sessions'])}")
     if files.get("used") is not None:
         facts.append(f"descriptors: {one_line(files['used'])} of {one_line(files.get('limit'))}")
+    if isinstance(resident, int):
+        facts.append(f"memory: {resident / (1 << 20):.1f} MiB")
     return [*lines, "; ".join(facts)]
 
 

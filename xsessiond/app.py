@@ -157,13 +157,13 @@ def _serve(arguments: argparse.Namespace, words: Sequence[str]) -> int:
     store, snapshot = _make_memory() if arguments.without_store else _open_store(paths, config)
     if rendezvous is None:
         rendezvous, inherited = _open_rendezvous(paths, lock)  # last: whoever finds it finds a broker
-    raise_file_limit()
+    open_files = raise_file_limit()
     log = Log(paths.log_file, "info" if arguments.verbose else "warning", journal=is_journal(os.environ))
     for note in paths.notes:
         log.write("warning", note, {})
     for fault in config.problems:
         log.write("warning", "settings", {"problem": fault})
-    broker = _make_broker(paths, config, service)
+    broker = _make_broker(paths, config, service, open_files)
     running = Service(
         broker, store, snapshot, lock, rendezvous, log, manager, files, config, heritage, inherited=inherited
     )
@@ -212,7 +212,7 @@ def _open_store(paths: Paths, config: Config) -> tuple[Store, Snapshot]:
         time.sleep(OPEN_PAUSE_S)
 
 
-def _make_broker(paths: Paths, config: Config, service: str | None) -> Broker:
+def _make_broker(paths: Paths, config: Config, service: str | None, open_files: int) -> Broker:
     entropy = Entropy()
     identity = Identity(
         version=__version__,
@@ -223,6 +223,7 @@ def _make_broker(paths: Paths, config: Config, service: str | None) -> Broker:
         session_dir=paths.session_dir,
         service=service,
         boot_clock_s=_read_boot_clock(),
+        open_files=open_files,
     )
     return Broker(identity, to_core(config, has_passphrase=os.path.lexists(paths.passphrase_file)), entropy)
 

@@ -54,6 +54,18 @@ def test_a_wait_and_a_watch_are_whose_they_are(house: House) -> None:
     assert charges(house)["web"]["watches"] == 0
 
 
+def test_what_a_peer_has_not_read_is_charged_to_it(house: House) -> None:
+    api, web = house.join("api"), house.join("web")
+    house.broker.core.wires[api.line.link].protocol.unsent = 70
+    house.broker.core.wires[api.attach().link].protocol.unsent = 7
+    line = house.script()
+    house.broker.core.wires[line.link].protocol.unsent = 5
+    answer = line.ask("charges")
+    assert {row["name"]: row["unsent_bytes"] for row in answer["charges"]} == {"api": 77, web.name: 0}
+    assert answer["strangers"]["unsent_bytes"] == 5
+    assert answer["total"]["unsent_bytes"] == 77
+
+
 def test_the_human_strangers_and_the_sum(house: House) -> None:
     house.join("api")
     house.human()
@@ -63,7 +75,7 @@ def test_the_human_strangers_and_the_sum(house: House) -> None:
         "session": (False, 1),
         "human": (True, 1),
     }
-    assert answer["strangers"] == {"links": 1}
+    assert answer["strangers"] == {"links": 1, "unsent_bytes": 0}
     assert answer["total"]["links"] == 2
     assert answer["limits"]["links"] == limits.LINKS_PER_SESSION
     assert answer["left_out"] == 0

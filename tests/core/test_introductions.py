@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from tests.support.core_house import Guest, House, is_sentence, peer, refused
@@ -550,6 +551,18 @@ def test_who_it_is_inside_of_is_found_again_when_it_is_back(house: House) -> Non
     assert inner.session.outer == frozenset()
     inner.come_back()
     assert inner.session.outer == {around.id}
+
+
+def test_there_are_no_more_sessions_than_descriptors_for_them(house: House) -> None:
+    """F1: where the system gives few; where it gives more than we want, our own number counts."""
+    core = house.broker.core
+    core.identity = msgspec.structs.replace(core.identity, open_files=2 * limits.FILES_PER_SESSION + 1)
+    house.join("api")
+    house.join("web")
+    assert "2 sessions run already" in refused(lambda: house.join("third")).text
+    core.identity = msgspec.structs.replace(core.identity, open_files=1 << 30)
+    assert core.sessions_most == limits.SESSIONS_MOST
+    house.join("third")
 
 
 def test_sessions_are_bounded_and_nobody_is_evicted(house: House, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -232,6 +232,27 @@ async def test_the_descriptor_of_a_peer_that_was_cut_can_be_used_again() -> None
         await wait_for(lambda: ground.gone == [1, 2, 3, 4, 5, 6])
 
 
+async def test_what_was_not_taken_is_counted_until_it_is_taken_or_given_up() -> None:
+    async with running() as ground:
+        peer, client = ground.connect()
+        peer.send(b"x")
+        assert peer.protocol.unsent == 0
+        await fill(peer, OUTBOX_PAUSE)
+        assert peer.protocol.unsent == len(peer._outbox) > 0
+        client.recv(8192)
+        peer.send(b"x" * 4096)
+        assert peer.protocol.unsent == len(peer._outbox)
+        while peer.protocol.unsent:
+            await trio.to_thread.run_sync(client.recv, 1 << 16)
+            await trio.testing.wait_all_tasks_blocked()
+            assert peer.protocol.unsent == len(peer._outbox)
+        other, _ = ground.connect()
+        await fill(other, 8192)
+        other.cut()
+        await trio.testing.wait_all_tasks_blocked()
+        assert other.protocol.unsent == 0
+
+
 async def test_a_peer_that_does_not_read_its_answers_is_not_read() -> None:
     """13.3: back-pressure: what it asks for next waits in its own socket, and is heard when it has read."""
     async with running() as ground:

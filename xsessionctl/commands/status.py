@@ -37,23 +37,24 @@ def command(setup: Setup, *, charges: bool) -> int:
 def _read(deadline: float, *, charges: bool) -> dict[str, object]:
     document = read_status(deadline)
     if charges:
-        document["charges"] = {**ask("charges", {}, deadline), "files": _read_files(part_of(document, "broker"))}
+        document["charges"] = {**ask("charges", {}, deadline), **_look_into(part_of(document, "broker"))}
     return document
 
 
-def _read_files(broker: Document) -> dict[str, object]:
-    """How many descriptors the broker has open, of how many; nothing where its process cannot be looked into."""
+def _look_into(broker: Document) -> dict[str, object]:
+    """What the broker's process holds: descriptors, of how many, and memory; None where it cannot be looked into."""
     import psutil
 
     pid = broker.get("pid")
-    limit: int | None = None
+    used = limit = resident = None
     try:
         process = psutil.Process(pid if isinstance(pid, int) else 0)
         if sys.platform == "linux":
             limit = process.rlimit(psutil.RLIMIT_NOFILE)[0]
-        return {"used": process.num_fds(), "limit": limit}
+        used, resident = process.num_fds(), process.memory_info().rss
     except (psutil.Error, OSError):
-        return {"used": None, "limit": None}
+        pass
+    return {"files": {"used": used, "limit": limit}, "memory": {"rss_bytes": resident}}
 
 
 def _show(document: Document, sink: Sink) -> list[str]:

@@ -1,7 +1,8 @@
 """Who holds what of the broker's: connections, messages, and what they wait for.
 
 Laws: every charge is counted where it is kept, never in a second place, so that what is told is what is there; each
-stands with whoever caused it. Refuses to know: how much of it is too much (`limits`), descriptors, memory.
+stands with whoever caused it. What waits for a commit is no charge: the answer waits for the same one. Refuses to know:
+how much of it is too much (`limits`), the descriptors and the memory of the process.
 """
 
 from __future__ import annotations
@@ -30,34 +31,34 @@ class Charging:
         core = self._core
         links: Counter[Session] = Counter()
         pushed: Counter[Session] = Counter()
-        strangers = 0
+        unsent: Counter[Session] = Counter()
         for link in core.wires.values():
             owner = find_caller(core, link).session
-            if owner is core.script:
-                strangers += 1
-            else:
-                links[owner] += 1
-                pushed[owner] += len(link.outstanding)
+            links[owner] += 1
+            pushed[owner] += len(link.outstanding)
+            unsent[owner] += link.protocol.unsent
         waits = Counter(find_caller(core, core.wires[wait.link]).session for wait in core.waits.values())
         watches = Counter(asker for askers in core.watches.values() for asker in askers)
         owners = [core.human, *core.roster.known.values()]
-        rows = [self._row(owner, links, pushed, waits, watches) for owner in owners]
+        rows = [self._row(owner, links, pushed, unsent, waits, watches) for owner in owners]
         told = sorted((row for row in rows if any(row[key] for key in COUNTED)), key=_by_weight)
         answer = {
             "charges": told[: limits.CHARGES_MOST],
             "left_out": max(0, len(told) - limits.CHARGES_MOST),
-            "strangers": {"links": strangers},
+            "strangers": {"links": links[core.script], "unsent_bytes": unsent[core.script]},
             "total": {key: sum(int(str(row[key])) for row in told) for key in COUNTED},
             "limits": {
                 "links": limits.LINKS_PER_SESSION,
                 "pushed": limits.PUSH_WINDOW,
+                "unsent_bytes": limits.OUTBOX_BYTES,
                 "queued": core.settings.pacing.queue_per_session,
                 "queued_bytes": limits.QUEUE_BYTES_PER_SESSION,
                 "held": core.settings.held_per_session,
                 "held_bytes": limits.QUEUE_BYTES_PER_SESSION,
                 "watches": limits.WATCHES_PER_SESSION,
-                "sessions": limits.SESSIONS_MOST,
+                "sessions": core.sessions_most,
                 "connections": limits.MAX_CONNECTIONS,
+                "connections_per_s": limits.CONNECTS_PER_SECOND,
             },
         }
         core.answer(wire, request.id, answer)
@@ -67,6 +68,7 @@ class Charging:
         owner: Session,
         links: Counter[Session],
         pushed: Counter[Session],
+        unsent: Counter[Session],
         waits: Counter[Session],
         watches: Counter[str],
     ) -> dict[str, object]:
@@ -78,6 +80,7 @@ class Charging:
             "name": owner.name,
             "links": links[owner],
             "pushed": pushed[owner],
+            "unsent_bytes": unsent[owner],
             "queued": len(owner.box),
             "queued_bytes": owner.box.size,
             "held": len(owner.box.held),
@@ -88,7 +91,9 @@ class Charging:
         }
 
 
-COUNTED = ("links", "pushed", "queued", "queued_bytes", "held", "held_bytes", "waits", "watches", "receipts")
+COUNTED = (
+    "links", "pushed", "unsent_bytes", "queued", "queued_bytes", "held", "held_bytes", "waits", "watches", "receipts",
+)  # fmt: skip
 """The charges of a row; one in which all are zero is not told."""
 
 

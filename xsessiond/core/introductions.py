@@ -58,10 +58,8 @@ class Introductions:
             return
         known = known or self._known_otherwise(params, process)
         runs = known is not None and known.running
-        if not runs and len(self._core.roster) >= limits.SESSIONS_MOST:
-            raise Refusal(
-                "refused", f"{limits.SESSIONS_MOST} sessions run already, which is the most.", "End some of them first."
-            )
+        if not runs and len(self._core.roster) >= (most := self._core.sessions_most):
+            raise Refusal("refused", f"{most} sessions run already, which is the most.", "End some of them first.")
         if known is not None and runs:
             session, notice = known, None
             self._liveness.unwatch(session)

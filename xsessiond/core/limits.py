@@ -88,8 +88,11 @@ MAX_REASON = 500
 """Characters of the reason of a denial."""
 INTRODUCED_MOST = 256
 """Sessions that registered and have not attached yet: each costs a socket. A shim needs milliseconds for it."""
+FILES_PER_SESSION = 4
+"""Descriptors for each running session: its connection, its listening socket, its watched process, and one towards
+all else: newcomers, scripts, the store."""
 SESSIONS_MOST = 16384
-"""Running sessions: with a connection, a listening socket and a watched process each they are within OPEN_FILES."""
+"""Running sessions: OPEN_FILES divided so. Where the system gives the broker fewer descriptors there are fewer."""
 CHARGES_MOST = 1000
 """Rows of one answer about who holds what: the heaviest, within a frame."""
 WATCHES_PER_SESSION = 32

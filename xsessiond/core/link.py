@@ -59,14 +59,16 @@ Frame = AnyRequest | Answer | BadFrame
 
 class Link:
     """The protocol of one connection. `receive` is the only way in; the caller acts on each frame before it feeds
-    more. proven: it has shown a session's token."""
+    more. proven: it has shown a session's token. unsent: bytes that the peer has not taken yet, as its socket's owner
+    keeps it."""
 
-    __slots__ = ("_splitter", "proven", "state")
+    __slots__ = ("_splitter", "proven", "state", "unsent")
 
     def __init__(self) -> None:
         self._splitter = LineSplitter(MAX_FRAME, MAX_SKIP)
         self.state = LinkState.HELLO
         self.proven = False
+        self.unsent = 0
 
     def step(self, event: str) -> None:
         """Moves the state. Raises KeyError naming state and event when that cannot happen."""

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from xsessiond.core import limits
 from xsessiond.core.address import Resolver
 from xsessiond.core.agenda import Agenda
 from xsessiond.core.effects import (
@@ -46,7 +47,8 @@ from xsessiond.core.wire import RequestId
 class Identity(msgspec.Struct, frozen=True):
     """Who this broker is. instance: random, new at each start. session_dir: where the private sockets lie. user: the
     account's name. service: the service manager that started it (`systemd`, `launchd`), None for a client.
-    boot_clock_s: its start on the clock that goes on while the machine sleeps, None where there is no such."""
+    boot_clock_s: its start on the clock that goes on while the machine sleeps, None where there is no such. open_files:
+    descriptors that it may have."""
 
     version: str
     instance: str
@@ -56,6 +58,7 @@ class Identity(msgspec.Struct, frozen=True):
     session_dir: str
     service: str | None = None
     boot_clock_s: float | None = None
+    open_files: int = limits.OPEN_FILES
 
 
 @dataclass(slots=True, eq=False)
@@ -197,6 +200,11 @@ class Core:
         self.queue_watchers: set[int] = set()
         self.queue_changed = False
         self.arrivals: dict[str, Arrival] = {}
+
+    @property
+    def sessions_most(self) -> int:
+        """Sessions that may run: as many as there may be descriptors for."""
+        return min(limits.SESSIONS_MOST, self.identity.open_files // limits.FILES_PER_SESSION)
 
     def persist(self, op: Op) -> None:
         """Store this before what follows is sent."""

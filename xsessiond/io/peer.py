@@ -128,6 +128,7 @@ class Peer:
                 self.cut()
             else:
                 self._outbox += data
+                self.protocol.unsent = len(self._outbox)
             return
         try:
             sent = self._sock.send(data)
@@ -137,6 +138,7 @@ class Peer:
             return  # it has gone; the next read finds out
         if sent < len(data):
             self._outbox = bytearray(memoryview(data)[sent:])
+            self.protocol.unsent = len(self._outbox)
             self._draining = True
             self._emptied = trio.Event()
             self._nursery.start_soon(self._drain)
@@ -149,11 +151,13 @@ class Peer:
                 with memoryview(self._outbox) as view, view[:READ_SIZE] as some:
                     sent = self._sock.send(some)
                 del self._outbox[:sent]
+                self.protocol.unsent = len(self._outbox)
                 if not (self._reading or self._full):
                     self._fds.soon(self._go_on)
         except (OSError, trio.ClosedResourceError):
             self._closing = True  # it has gone, and may not be read at present: nobody else would find out
         self._outbox = _NOTHING
+        self.protocol.unsent = 0
         self._draining = False
         self._emptied.set()
         if self._closing:
