@@ -205,6 +205,27 @@ def test_a_busy_one_reads_it_after_the_tool_that_runs(house: House, terminal: Te
     house.only(state="idle")
 
 
+def test_what_codex_said_is_in_a_turn_survives_the_end_of_that_turn(
+    house: House, terminal: Terminal, ann: ShimProcess
+) -> None:
+    """6.1: its word that a text is an item of a turn is evidence: that turn is stopped at this moment, and the
+    conversation has the text all the same, once."""
+    session = house.only(state="idle", delivery="push")
+    with codex_daemon.DaemonClient(house.codex.home) as client:
+        client.listen(session["harness_session_id"])
+        sent = send(ann, session["ref"], "ASIDE-35 [[wait never-35]]")
+        item = client.wait_for("item/started", lambda params: "ASIDE-35" in json.dumps(params))
+        client.call("turn/interrupt", threadId=item["threadId"], turnId=item["turnId"])
+    house.await_state(sent["id"], "delivered")
+    house.only(state="idle")
+    before = house.model.last
+    terminal.enter("go on with 36", STEP_SECONDS)
+    request = house.model.wait_for("go on with 36", STEP_SECONDS, after=before)
+    found = [envelope for event in request.new for envelope in envelopes_in(event.text)]
+    assert [envelope.attributes["id"] for envelope in found] == [sent["id"]]
+    house.only(state="idle")
+
+
 def test_what_an_interruption_threw_away_comes_again(house: House, terminal: Terminal, ann: ShimProcess) -> None:
     """Codex forgets what had joined a turn when its user stops that before it was read."""
     house.model.play("ask-long", Call("send_message", {"to": "ann", "message": "QUESTION-30", "wait_reply": 60}))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -89,6 +89,18 @@ class DaemonClient(AbstractContextManager["DaemonClient"]):
         for message in self._messages():
             if message.get("id") == self._last_id and "method" not in message:
                 return message
+        raise AssertionError("the daemon hung up")
+
+    def listen(self, thread: str) -> None:
+        """Be told what happens in a thread, from now on."""
+        self.call("thread/resume", threadId=thread, excludeTurns=True)
+
+    def wait_for(self, method: str, test: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """What the next notification that passes the test says; what was told during a request is not looked at."""
+        for message in self._messages():
+            if message.get("method") == method and test(message["params"]):
+                params: dict[str, Any] = message["params"]
+                return params
         raise AssertionError("the daemon hung up")
 
     def end_threads(self) -> None:
