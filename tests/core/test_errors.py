@@ -65,3 +65,9 @@ def test_what_the_store_refused_is_told_with_its_reason() -> None:
 def test_types_are_named_without_an_import() -> None:
     """Every client reads this module, also those that start in a hook."""
     assert errors.TYPE_CHECKING is False
+
+
+def test_what_somebody_wrote_does_no_more_than_be_looked_at() -> None:
+    refusal = Refusal("not_found", "There is no \u202e\x1b[1m.", "Try \x07.")
+    assert (refusal.text, refusal.hint) == ("There is no \\u202e\\x1b[1m.", "Try \\x07.")
+    assert Refusal("not_found", "No.").hint is None

@@ -107,3 +107,19 @@ def test_one_that_was_resumed_is_who_was_meant(house: House, api: Guest, web: Gu
     house.join("web")
     back = house.join("else", harness_session_id="talk-1")
     assert api.line.answer(asked)["to"]["id"] == back.id == web.id
+
+
+TURNED, SHOWN = "we\u202eb\x1b[2J\nx", "we\\u202eb\\x1b[2J\\nx"
+
+
+def test_what_a_caller_wrote_comes_back_as_text_to_look_at(house: House, api: Guest, web: Guest) -> None:
+    """13.2: nothing in a refusal or a notice turns what stands around it, moves a cursor or begins a new line."""
+    assert SHOWN in refused(lambda: api.send(TURNED)).text
+    assert SHOWN in refused(lambda: api.send(f"{TURNED} [{web.ref[:-1]}f]")).text
+    assert SHOWN in refused(lambda: api.send(None, "x", reply_to=TURNED)).text
+    asked = question(web, api)
+    house.join("other")
+    api.send("other")
+    notice = api.send(f"other\u202e [{house.join('third').ref}]", "y", reply_to=asked)["notice"]
+    assert notice.startswith("A reply goes to who sent the original, web, not to other\\u202e [")
+    assert api.send(f"o\u202e [{web.ref}]", "z")["notice"] == f"o\\u202e is now called web [{web.ref}]."

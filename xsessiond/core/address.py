@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from xsessiond.core.errors import Refusal
 from xsessiond.core.ids import SessionId, is_session_id, ref_digits
+from xsessiond.core.inert import inert
 from xsessiond.core.limits import MAX_ADDRESS, MAX_CANDIDATES, MAX_NAME, MIN_REF
 from xsessiond.core.names import fold_name, near_names
 from xsessiond.core.roster import Roster, Session
@@ -73,7 +74,7 @@ class Resolver:
     def _renamed(self, text: str, pinned: Session, now: Now) -> Resolved:
         """The sender's name for a session is nobody's name any more."""
         if pinned.running:
-            return Resolved(pinned, notice=f"{text} is now called {pinned.name} [{pinned.ref}].")
+            return Resolved(pinned, notice=_tell_renamed(text, pinned))
         raise self._not_running(pinned, now)
 
     def _name_moved(self, text: str, pinned: str, session: Session | None, holder: Session, now: Now) -> Refusal:
@@ -95,9 +96,7 @@ class Resolver:
             raise self._ambiguous(f"{name} [{ref}]", "is the ref of several sessions", running, now)
         if running:
             session = running[0]
-            notice = (
-                None if session.folded == fold_name(name) else f"{name} is now called {session.name} [{session.ref}]."
-            )
+            notice = None if session.folded == fold_name(name) else _tell_renamed(name, session)
             return Resolved(session, pin=fold_name(name), notice=notice)
         if len(matches) == 1:
             raise self._not_running(matches[0], now)
@@ -192,6 +191,10 @@ class Resolver:
             "Nothing was sent. List the sessions to see them all.",
             candidates=self._candidates(shown, now),
         )
+
+
+def _tell_renamed(written: str, session: Session) -> str:
+    return f"{inert(written, multiline=False)} is now called {session.name} [{session.ref}]."
 
 
 def split_address(text: str) -> tuple[str, str | None]:

@@ -7,10 +7,12 @@
 A peer that does not speak the protocol raises nothing: its line is a `wire.BadFrame`, a value too.
 
 Laws: the list of codes is closed (`CODES`); every text is a sentence that says what happened, why, and what to do
-next. Refuses to know: where the answer goes.
+next, and holds nothing that is not what it looks like. Refuses to know: where the answer goes.
 """
 
 from __future__ import annotations
+
+from xsessiond.core.inert import inert
 
 TYPE_CHECKING = False  # typing's own costs an import of 3 ms, and every client reads this module
 if TYPE_CHECKING:
@@ -104,6 +106,8 @@ class Refusal(Exception):
         retry_after_s: float | None = None,
         detail: object = None,
     ) -> None:
+        # A caller's own words stand in many of them, or another's name.
+        text, hint = inert(text, multiline=False), None if hint is None else inert(hint, multiline=False)
         super().__init__(code, text)
         self.code, self.text, self.hint = code, text, hint
         self.candidates = candidates or []

@@ -5,8 +5,8 @@
                  └── failed ──────┴──── no time left ───────────────┴▶ who waits is refused; nothing was stored
 
 Laws: an attempt ends once, in one of these ways, or with the broker. What is run is the user's command for that
-harness; of what a session says of itself only an id of harmless letters and an absolute folder go into it, each as a
-part of an argument. After a failure it is not tried again at once. Refuses to know: processes, and what is to be sent.
+harness; of what a session says of itself only a harmless id and folder go into it (`resume_command`), each as a part of
+an argument. After a failure it is not tried again at once. Refuses to know: processes, and what is to be sent.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from xsessiond.core import limits
 from xsessiond.core.effects import ConversationStarted, EndAttempt, StartConversation
 from xsessiond.core.errors import Refusal
 from xsessiond.core.inert import inert
-from xsessiond.core.resume_command import can_resume, fill
+from xsessiond.core.resume_command import fill, find_obstacle
 from xsessiond.core.roster import Session
 from xsessiond.core.state import Core, Wire
 from xsessiond.core.times import Now
@@ -67,11 +67,11 @@ class Resuming:
 
     def check(self, target: Session) -> None:
         """Whether this conversation, which does not run, can be started at all. Raises Refusal: unsupported_mode."""
-        if not can_resume(target, self._core.settings.resume):
+        obstacle = find_obstacle(target, self._core.settings.resume)
+        if obstacle is not None:
             raise Refusal(
                 "unsupported_mode",
-                f"{target.name} cannot be resumed: no command is set for its harness ({target.harness}), or it has no "
-                "conversation that one could be given. Nothing was sent.",
+                f"{target.name} cannot be resumed: {obstacle}. Nothing was sent.",
                 "Use when_offline = queue, or start it. The user can set harness.NAME.resume.",
             )
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from xsessiond.core.draft import Draft
 from xsessiond.core.effects import FindMessage, Found
 from xsessiond.core.errors import Refusal
+from xsessiond.core.inert import inert
 from xsessiond.core.mailbox import Message
 from xsessiond.core.records import MessageRow
 from xsessiond.core.resume_command import can_resume
@@ -79,7 +80,8 @@ class Targets:
         if resolved.session is target:
             draft.pin, draft.notice = resolved.pin, resolved.notice or draft.notice
         else:
-            draft.notice = f"A reply goes to who sent the original, {target.name}, not to {named[:80]}."
+            meant = inert(named[:80], multiline=False)
+            draft.notice = f"A reply goes to who sent the original, {target.name}, not to {meant}."
 
     def _address(self, draft: Draft, now: Now) -> Session:
         to = draft.params.to
