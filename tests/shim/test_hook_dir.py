@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -206,6 +207,26 @@ def test_a_shim_that_hangs_costs_a_fifth_of_a_second_and_nothing_else(hooked: Ho
         assert quickest(hooked) <= 0.2
     finally:
         shim.resume()
+
+
+@pytest.mark.parametrize("session", ["z" * 100_000, "a\nAfterAgent b"])
+def test_a_session_id_that_is_none_neither_blocks_nor_says_more(hooked: Hooked, session: str) -> None:
+    hooked.shim().suspend()
+    reader = os.open(hooked.folder / "events", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        code = subprocess.run(
+            ["/bin/sh", HOOK, "claude", "Stop"],
+            env={
+                "XSESSIOND_STATE_DIR": str(hooked.place.state_dir),
+                "CLAUDE_PID": str(hooked.pid),
+                "CLAUDE_CODE_SESSION_ID": session,
+            },
+            timeout=WITHIN_S,
+        ).returncode
+        assert (code, os.read(reader, 1 << 17)) == (0, b"Stop \n")
+    finally:
+        os.close(reader)
+        hooked.shim().resume()
 
 
 def test_a_broker_that_hangs_costs_a_fifth_of_a_second_and_nothing_else(hooked: Hooked) -> None:

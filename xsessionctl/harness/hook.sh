@@ -44,6 +44,11 @@ case $1 in
   gemini) session=$GEMINI_SESSION_ID ;;
   *) session= ;;
 esac
+# One line that a pipe takes in one piece; more would wait for a shim that hangs, and a line break would be two events.
+case $session in
+  *[!0-9A-Za-z._-]*) session= ;;
+esac
+[ ${#session} -le 200 ] || session=
 { printf '%s %s\n' "$2" "$session" 1<>"$dir/events"; } 2>/dev/null
 if [ "$3" = wait ]; then
   [ -e "$dir/waiter" ] || exit 0
