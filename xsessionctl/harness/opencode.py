@@ -23,7 +23,7 @@ FILES = ("opencode.jsonc", "opencode.json", "config.json")
 
 def _parts(site: Site) -> list[Part]:
     folder = f"{site.folder('XDG_CONFIG_HOME', '.config')}/opencode"
-    name = next((name for name in FILES if os.path.exists(f"{folder}/{name}")), FILES[0])
+    name = next((name for name in FILES if os.path.lexists(f"{folder}/{name}")), FILES[0])
     command = [site.command]
     if site.settings:
         command = ["/usr/bin/env", *(f"{key}={value}" for key, value in site.settings.items()), site.command]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from tests.ctl.harness.wild import make_home
+from xsessionctl.client import ClientError
 from xsessionctl.harness import toml_edit
 from xsessionctl.harness.entries import Element, Hooks, Server, is_our_hook, is_our_server
 from xsessionctl.harness.json_edit import Json
@@ -265,3 +267,24 @@ def test_opencode_s_first_file_is_the_one(tmp_path: Path) -> None:
     for name in ("config.json", "opencode.json", "opencode.jsonc"):
         (folder / name).write_text("{}")
         assert home.files == [folder / name]
+
+
+def test_a_link_in_the_place_of_opencode_s_file_is_that_file(tmp_path: Path) -> None:
+    """Also one that leads to itself, which is refused, or nowhere yet, which is made there: never another beside it."""
+    home = make_home(tmp_path, "opencode")
+    folder = home.path / ".config" / "opencode"
+    folder.mkdir(parents=True)
+    link = folder / "opencode.json"
+    link.symlink_to("opencode.json")
+    with pytest.raises(ClientError, match=r"opencode\.json cannot be read: Too many levels of symbolic links"):
+        home.install()
+    assert os.listdir(folder) == ["opencode.json"]
+    (folder / "config.json").write_text("{}")
+    with pytest.raises(ClientError, match=r"opencode\.json cannot be read"):
+        home.install()
+    link.unlink()
+    link.symlink_to(home.path / "dots")
+    home.install()
+    assert link.is_symlink()
+    assert "plugin" in (home.path / "dots").read_text()
+    assert (folder / "config.json").read_text() == "{}"

@@ -104,6 +104,16 @@ def test_a_link_among_dotfiles_stays_one(home: Home) -> None:
     assert tree_of(home.path) == before
 
 
+def test_a_link_that_leads_to_itself_is_refused(home: Home) -> None:
+    for path in home.files:
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.symlink_to(path.name)
+    before = tree_of(home.path)
+    with pytest.raises(ClientError, match="cannot be read: Too many levels of symbolic links"):
+        home.install()
+    assert tree_of(home.path) == before
+
+
 @pytest.mark.parametrize("text", ['{"a": ', "\udcff", "[]"])
 def test_what_cannot_be_parsed_is_left_alone_with_all_else(home: Home, text: str) -> None:
     last = home.files[-1]
