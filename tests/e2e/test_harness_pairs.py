@@ -1,4 +1,5 @@
-"""Each pair of different harnesses, the real programs: one asks, the other answers, and it is told what became of it.
+"""Each pair of different harnesses, the real programs: one asks and the other answers, or is at work and reads it all
+the same; and the one that wrote is told what became of it.
 
 One session of each harness, interactive, at one broker, for the whole module; what a harness does by itself is shown in
 its own tests. Whether a message arrived, and as whose, is read off what the models were given.
@@ -10,16 +11,17 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from itertools import combinations
+from itertools import combinations, permutations
 
 import pytest
 
+from tests.shim.process import ShimProcess, finish_all
 from tests.support.harness.agents import Agent, open_agent
-from tests.support.harness.fakemodel import Call
+from tests.support.harness.fakemodel import Call, Wait
 from tests.support.harness.fakemodel.model import Request
 from tests.support.harness.reading import envelopes_in
 from tests.support.harness.runner import STEP_SECONDS
-from tests.support.private_broker import private_broker
+from tests.support.private_broker import PrivateBroker, private_broker
 from tests.support.wire_client import poll
 from xsessiond.core.envelope import ParsedEnvelope
 
@@ -27,18 +29,24 @@ pytestmark = [pytest.mark.harness, pytest.mark.slow, pytest.mark.timeout(900)]  
 
 NOT_WOKEN = "gemini"
 """It has no way in: its mail comes with what its user types next."""
-PAIRS = list(combinations(("claude", "codex", "opencode", NOT_WOKEN), 2))
+HARNESSES = ("claude", "codex", "opencode", NOT_WOKEN)
 SETTINGS = '[harness.opencode]\nassume_class = "prompting"\n[harness.gemini]\nassume_class = "prompting"\n'
 """What their user answers when `install` asks: these two do not tell."""
 
 
 @pytest.fixture(scope="module")
-def agent() -> Iterator[Callable[[str], Agent]]:
-    """The session of a harness; opened when it is first asked for."""
-    with private_broker() as broker, ExitStack() as stack:
+def broker() -> Iterator[PrivateBroker]:
+    with private_broker() as broker:
         broker.config_dir.mkdir(mode=0o700, exist_ok=True)
         (broker.config_dir / "config.toml").write_text(SETTINGS)
         broker.start()
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def agent(broker: PrivateBroker) -> Iterator[Callable[[str], Agent]]:
+    """The session of a harness; opened when it is first asked for."""
+    with ExitStack() as stack:
         opened: dict[str, Agent] = {}
 
         def open_once(harness: str) -> Agent:
@@ -49,6 +57,16 @@ def agent() -> Iterator[Callable[[str], Agent]]:
         yield open_once
 
 
+@pytest.fixture(scope="module")
+def cid(broker: PrivateBroker) -> Iterator[ShimProcess]:
+    """A third session, whose answer a tool waits for: it runs for as long as a test wants."""
+    process = ShimProcess(broker, XSESSIOND_NAME="cid")
+    process.initialize()
+    process.call("list_agents")
+    yield process
+    finish_all()
+
+
 def envelope_of(request: Request, marker: str) -> ParsedEnvelope:
     """The one envelope in what a request brought that has this text in it."""
     found = [envelope for event in request.new for envelope in envelopes_in(event.text)]
@@ -56,17 +74,26 @@ def envelope_of(request: Request, marker: str) -> ParsedEnvelope:
     return envelope
 
 
-def history_of(agent: Agent, message_id: str, state: str) -> list[str]:
-    """The states that a message went through, once it is in this one; but `handed`, which evidence may overtake."""
+def history_of(agent: Agent, message_id: str, *states: str) -> list[str]:
+    """The states that a message went through, once it is in one of these; but `handed`, which evidence may overtake."""
     report = poll(
         lambda: json.loads(agent.broker.ctl("check", message_id, "--json").stdout),
-        lambda found: found["state"] == state,
+        lambda found: found["state"] in states,
         within_s=STEP_SECONDS,
     )
     return [entry["state"] for entry in report["history"] if entry["state"] != "handed"]
 
 
-@pytest.mark.parametrize("asking, answering", PAIRS)
+def prompt_brings(agent: Agent, prompt: str, pattern: str) -> bool:
+    """Whether the turn that its user begins is told this."""
+    before = agent.model.last
+    agent.terminal.enter(prompt, STEP_SECONDS)
+    agent.model.wait_for_end(STEP_SECONDS, after=before)
+    agent.row(state="idle")
+    return any(request.matches(pattern) for request in agent.model.requests[before:])
+
+
+@pytest.mark.parametrize("asking, answering", list(combinations(HARNESSES, 2)))
 def test_one_asks_and_the_other_answers(agent: Callable[[str], Agent], asking: str, answering: str) -> None:
     """W3, W20, 7.1: both are listed; the question begins a turn where it can, the answer is one to that question."""
     ann, ben = agent(asking), agent(answering)
@@ -115,3 +142,47 @@ def test_one_asks_and_the_other_answers(agent: Callable[[str], Agent], asking: s
         assert there["name"] in listed[-1]
     ann.row(state="idle")
     ben.row(state="idle")
+
+
+@pytest.mark.parametrize("writing, working", list(permutations(HARNESSES, 2)))
+def test_one_writes_to_the_other_that_works_and_is_told_when_it_is_idle(
+    agent: Callable[[str], Agent], cid: ShimProcess, writing: str, working: str
+) -> None:
+    """W4, 7.2, 9.1: read beside the result of the tool that ran, which is whole; the end of that turn is told to the
+    writer, and begins a turn of it where it can."""
+    ann, ben = agent(writing), agent(working)
+    writer, worker = ann.row(state="idle"), ben.row(state="idle")
+    pair = f"{writing}-{working}"
+    ask = {"to": "cid", "message": f"WORK-{pair}", "wait_reply": 60}
+    ben.model.play(f"work-{pair}", Call("send_message", ask), Wait(f"read-{pair}"))
+    before_b = ben.model.last
+    ben.terminal.enter(f"[[play work-{pair}]]", STEP_SECONDS)
+    [question] = poll(lambda: cid.call("read_messages")["structuredContent"]["messages"], bool, within_s=STEP_SECONDS)
+    ben.row(state="busy")
+
+    message = {"to": worker["name"], "message": f"ASIDE-{pair}: lunch at noon", "notify_when_idle": True}
+    ann.model.play(f"aside-{pair}", Call("send_message", message))
+    before_a = ann.model.last
+    ann.terminal.enter(f"[[play aside-{pair}]]", STEP_SECONDS)
+    ended = ann.model.wait_for_end(STEP_SECONDS, after=before_a)
+    found = re.search("m-[0-9a-f]{32}", ended.result_of("send_message") or "")
+    assert found, ann.model.describe()
+    ann.row(state="idle")
+    assert "delivered" not in history_of(ann, found[0], "queued", "handed"), "its tool runs, and it has read nothing"
+
+    cid.call("send_message", to=worker["ref"], message=f"REPLY-{pair}", reply_to=question["id"])
+    ben.model.wait_for_gate(f"read-{pair}", STEP_SECONDS)
+    read = ben.model.wait_for(f"ASIDE-{pair}", STEP_SECONDS, after=before_b)
+    assert f"REPLY-{pair}" in (read.result_of("send_message") or "")
+    envelope = envelope_of(read, f"ASIDE-{pair}")
+    assert (envelope.attributes["id"], envelope.attributes["from-name"]) == (found[0], writer["name"])
+    assert not [request for request in ann.model.requests if request.number > ended.number], "it is not idle yet"
+
+    ben.model.open_gate(f"read-{pair}")
+    ben.row(state="idle")
+    if writing == NOT_WOKEN:  # each prompt asks whether there is something
+        poll(lambda: prompt_brings(ann, f"go on with {pair}", " is idle"), bool, within_s=STEP_SECONDS)
+    notice = ann.model.wait_for(" is idle", STEP_SECONDS, after=ended.number)
+    assert any(f"{worker['name']}" in event.text and " is idle" in event.text for event in notice.new)
+    assert history_of(ann, found[0], "delivered") == ["queued", "delivered"]
+    ann.row(state="idle")
