@@ -17,6 +17,7 @@ from tests.support.harness.fakemodel.model import Request
 from tests.support.harness.product import install
 from tests.support.harness.reading import envelopes_in
 from tests.support.harness.runner import START_SECONDS, STEP_SECONDS, HarnessSession, open_session
+from tests.support.human import as_human
 from tests.support.private_broker import PrivateBroker
 from tests.support.wire_client import Member, poll
 from xsessiond.core.envelope import ParsedEnvelope
@@ -27,9 +28,9 @@ CTL = Path(sysconfig.get_path("scripts")) / "xsessionctl"
 
 
 @contextmanager
-def gemini(place: PrivateBroker) -> Iterator[HarnessSession]:
+def gemini(place: PrivateBroker, perm_class: str = "prompting") -> Iterator[HarnessSession]:
     """Gemini CLI with the product installed into it, as its user does, who also says its class and trusts our tools."""
-    variables = {"XSESSIOND_NAME": "gem", "XSESSIOND_CLASS": "prompting"}
+    variables = {"XSESSIOND_NAME": "gem", "XSESSIOND_CLASS": perm_class}
     with open_session("gemini", variables={**place.directories(), **variables}) as session:
         install(session)
         yield session
@@ -132,6 +133,69 @@ def wrapped(session: HarnessSession, place: PrivateBroker) -> Path:
     script.write_text(f'#!/bin/sh\nPATH={folder}:$PATH exec "{CTL}" run -- gemini "$@"\n', encoding="utf-8")
     script.chmod(0o755)
     return script
+
+
+def test_held_by_class_and_let_go_it_comes_with_the_next_turn_and_says_so(broker: PrivateBroker) -> None:
+    """4.2, 5.7, H3: one that acts without asking takes nothing from one that asks before its human says so."""
+    broker.start()
+    with gemini(broker, "bypass") as session, Member(broker.rendezvous, "ann", **{"class": "prompting"}) as ann:
+        terminal = session.open_terminal("send_message")
+        await_row(broker, "gem", state="idle")
+        sent = ann.send("gem", "MAIL-6")
+        assert sent["state"] == "held"
+        before = session.model.last
+        terminal.enter("nothing yet", STEP_SECONDS)
+        session.model.wait_for_end(STEP_SECONDS, after=before)
+        assert as_human(broker, "approve", sent["id"], NO_COLOR="1").code == 0
+        before = session.model.last
+        terminal.enter("go on", STEP_SECONDS)
+        [envelope] = envelopes(session.model.wait_for("MAIL-6", STEP_SECONDS, after=before))
+        assert "approved by" in envelope.attributes["held"]
+        assert not any(request.matches("MAIL-6") for request in session.model.requests[:before])
+
+
+def test_who_asked_is_told_once_when_its_turn_is_over(broker: PrivateBroker) -> None:
+    """9.1: the turn is told by its hooks."""
+    broker.start()
+    with gemini(broker) as session, Member(broker.rendezvous, "ann") as ann:
+        session.model.play("work", Wait("middle"))
+        terminal = session.open_terminal("send_message")
+        await_row(broker, "gem", state="idle")
+        terminal.enter("[[play work]]", STEP_SECONDS)
+        session.model.wait_for_gate("middle", STEP_SECONDS)
+        await_row(broker, "gem", state="busy")
+        assert ann.call("send", to="gem", notify_when_idle=True)["watch"]["state"] != "idle"
+        assert ann.call("take", max=0)["receipts"] == []
+        session.model.open_gate("middle")
+        [notice] = poll(lambda: ann.call("take", max=0)["receipts"], bool)
+        assert notice["state"] == "idle"
+        assert ann.call("take", max=0)["receipts"] == []
+
+
+def test_a_conversation_that_is_cleared_keeps_its_mail_and_the_next_is_another(broker: PrivateBroker) -> None:
+    """7.5, 2.2: what the old one had not taken is not for the new one."""
+    broker.start()
+    with gemini(broker) as session, Member(broker.rendezvous, "ann") as ann:
+        terminal = session.open_terminal("send_message")
+        old = await_row(broker, "gem", state="idle")
+        sent = ann.send("gem", "MAIL-7")
+        terminal.enter("/clear", STEP_SECONDS)
+
+        def cleared() -> dict[str, Any]:
+            if re.search(r"> /clear\b", terminal.screen()):  # its list of commands took the Enter
+                terminal.press("Enter")
+            return row_of(broker, "gem")
+
+        new = poll(cleared, lambda row: row.get("id") not in (None, old["id"]))
+        assert new["harness_session_id"] not in (None, old["harness_session_id"])
+        # What is typed while it clears is lost.
+        poll(terminal.screen, lambda shown: "DONE turn=" not in shown and "Type your message" in shown)
+        before = session.model.last
+        terminal.enter("who are you", STEP_SECONDS)
+        session.model.wait_for_end(STEP_SECONDS, after=before)
+        assert not any(request.matches("MAIL-7") for request in session.model.requests)
+        assert check(broker, ann, sent["id"])["state"] == "queued"
+        assert old["id"] in {row["id"] for row in listed(broker).values()}
 
 
 def test_the_death_of_the_harness_ends_its_session(broker: PrivateBroker) -> None:
