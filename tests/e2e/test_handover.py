@@ -31,6 +31,7 @@ from tests.support.wire_client import (
     read_status,
 )
 from xsessiond import __version__
+from xsessiond.core.limits import CONNECTS_PER_SECOND
 from xsessiond.store.schema import VERSION
 
 ROOT = Path(__file__).parents[2]
@@ -51,7 +52,8 @@ def restart(broker: PrivateBroker, **extra: str) -> Json:
 
 
 class Crowd:
-    """Threads that each do one thing again and again until the end, and what went wrong for them."""
+    """Threads that each do one thing again and again until the end, together as often as what one tree of processes
+    starts may connect, and what went wrong for them."""
 
     def __init__(self) -> None:
         self.over = threading.Event()
@@ -73,7 +75,7 @@ class Crowd:
 
     def add(self, work: Callable[[], None]) -> None:
         def go_on() -> None:
-            while not self.over.is_set():
+            while not self.over.wait(len(self._threads) / (0.8 * CONNECTS_PER_SECOND)):
                 try:
                     work()
                 except BaseException as problem:
@@ -109,6 +111,7 @@ def test_under_load_nobody_is_refused_and_nothing_is_lost(broker: PrivateBroker)
                     continue  # accepted by the old broker and not answered: the key makes asking again safe
                 except Refused as refusal:
                     if refusal.code == "no_broker" and refusal.data["retry_after_s"] == 0.2:
+                        crowd.over.wait(0.2)
                         continue
                     if refusal.code in ("queue_full", "rate_limited"):
                         return
