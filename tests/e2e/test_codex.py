@@ -153,6 +153,16 @@ def send(process: ShimProcess, to: str, message: str, **more: Any) -> dict[str, 
     return result
 
 
+def send_in_vain(house: House, process: ShimProcess, session: dict[str, Any], message: str) -> str:
+    """Sends to one of two, that cannot read it now; once the other, which is idle, has read one that was sent later,
+    this one has had the time for it too."""
+    sent = send(process, session["ref"], message)
+    (other,) = [row for row in house.await_sessions(2, delivery="push") if row["id"] != session["id"]]
+    house.await_state(send(process, other["ref"], f"after {sent['id']}")["id"], "delivered")
+    assert house.state_of(sent["id"]) == "queued"
+    return str(sent["id"])
+
+
 def read_one(process: ShimProcess) -> dict[str, Any]:
     """The one message that comes for a session."""
     (message,) = poll(
@@ -194,7 +204,6 @@ def test_a_busy_one_reads_it_after_the_tool_that_runs(house: House, terminal: Te
     house.only(state="busy")
     bob = introduce(house, "bob")
     sent = send(bob, session["ref"], "ASIDE-21: lunch at noon")
-    house.await_state(sent["id"], "handed")
     before = house.model.last
     send(ann, session["ref"], "REPLY-22: go on", reply_to=question["id"])
     request, envelope = house.await_envelope("ASIDE-21", after=before)
@@ -203,6 +212,33 @@ def test_a_busy_one_reads_it_after_the_tool_that_runs(house: House, terminal: Te
     house.await_state(sent["id"], "delivered")
     house.model.open_gate("after-20")
     house.only(state="idle")
+
+
+def test_what_the_model_is_writing_is_not_cut(house: House, terminal: Terminal, ann: ShimProcess) -> None:
+    """W4, 7.2: Codex would give up the request that is open and make it again with the text. It waits for the end of
+    the step; at the end of the turn it begins one of its own."""
+    house.model.play("write-25", Wait("written-25"), Call("list_agents"), Wait("written-26"))
+    session = house.only(state="idle", delivery="push")
+    other = house.open(*ASKS)
+    terminal.enter("[[play write-25]]", STEP_SECONDS)
+    house.model.wait_for_gate("written-25", STEP_SECONDS)
+    sent = send_in_vain(house, ann, session, "ASIDE-25")
+    house.model.open_gate("written-25")
+    request, envelope = house.await_envelope("ASIDE-25")
+    assert envelope.attributes["id"] == sent
+    assert request.result_of("list_agents")
+    house.await_state(sent, "delivered")
+
+    house.model.wait_for_gate("written-26", STEP_SECONDS)
+    sent = send_in_vain(house, ann, session, "ASIDE-26")
+    house.model.open_gate("written-26")
+    request, envelope = house.await_envelope("ASIDE-26")
+    assert envelope.attributes["id"] == sent
+    assert [event.kind for event in request.new] == ["user"], "the answer before is whole"
+    house.await_state(sent, "delivered")
+    written = [request for request in house.model.requests if request.matches("play write-25")]
+    assert len(written) == 1, "it was asked once"
+    house.end(other)
 
 
 def test_what_codex_said_is_in_a_turn_survives_the_end_of_that_turn(
@@ -228,16 +264,21 @@ def test_what_codex_said_is_in_a_turn_survives_the_end_of_that_turn(
 
 def test_what_an_interruption_threw_away_comes_again(house: House, terminal: Terminal, ann: ShimProcess) -> None:
     """Codex forgets what had joined a turn when its user stops that before it was read."""
-    house.model.play("ask-long", Call("send_message", {"to": "ann", "message": "QUESTION-30", "wait_reply": 60}))
+    ask = Call("send_message", {"to": "ann", "message": "QUESTION-30", "wait_reply": 60})
+    house.model.play("ask-long", Wait("asked-30"), ask)
     session = house.only(state="idle", delivery="push")
     terminal.enter("[[play ask-long]]", STEP_SECONDS)
+    house.model.wait_for_gate("asked-30", STEP_SECONDS)
+    other = house.open(*ASKS)
+    sent = send_in_vain(house, introduce(house, "carl"), session, "ASIDE-31")
+    house.model.open_gate("asked-30")
     read_one(ann)
-    sent = send(introduce(house, "carl"), session["ref"], "ASIDE-31")
-    house.await_state(sent["id"], "handed")
+    house.await_state(sent, "handed")  # the tool runs on, so it joined
     terminal.press("Escape")
     _, envelope = house.await_envelope("ASIDE-31")
-    assert envelope.attributes["id"] == sent["id"]
-    house.await_state(sent["id"], "delivered")
+    assert envelope.attributes["id"] == sent
+    house.await_state(sent, "delivered")
+    house.end(other)
 
 
 def test_held_by_class_and_released(house: House, terminal: Terminal) -> None:
@@ -341,14 +382,15 @@ def test_what_its_user_is_asked_nobody_answers_for_them(house: House, terminal: 
     session = house.only(state="idle", delivery="push")
     terminal.enter("[[play escalate]]", STEP_SECONDS)
     house.only(state="waiting")
-    sent = send(ann, session["ref"], "PATIENCE-67")
-    house.await_state(sent["id"], "handed")
+    other = house.open(*ASKS)
+    sent = send_in_vain(house, ann, session, "PATIENCE-67")
     terminal.wait_for_screen("Would you like to run", STEP_SECONDS)
     assert not (house.codex.work / "approved").exists()
     terminal.press("y")
     house.await_envelope("PATIENCE-67")
-    house.await_state(sent["id"], "delivered")
+    house.await_state(sent, "delivered")
     assert (house.codex.work / "approved").exists()
+    house.end(other)
 
 
 def test_who_asked_is_told_once_when_another_is_idle(house: House, terminal: Terminal, ann: ShimProcess) -> None:

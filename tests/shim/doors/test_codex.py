@@ -338,7 +338,13 @@ def test_a_text_waits_for_what_is_asked_before(visitor: Visitor) -> None:
     visitor.run(lambda: "busy" in visitor.statuses)
     visitor.post()
     visitor.run(lambda: WRITTEN in visitor.told)
-    assert visitor.steps() == ["thread/resume", "thread/unsubscribe", "thread/resume", "turn/start"]
+    assert visitor.steps() == [
+        "thread/resume",
+        "thread/unsubscribe",
+        "thread/resume",
+        "thread/turns/list",
+        "turn/start",
+    ]
     assert visitor.server.subscribed == {THREAD}
 
 
@@ -363,11 +369,107 @@ def test_a_server_that_does_not_take_it_now_may_be_asked_again(visitor: Visitor)
     assert visitor.door.is_open
 
 
-@pytest.mark.parametrize("mode", ["inject", "steer"])
-def test_a_steering_text_goes_into_the_turn_that_runs(visitor: Visitor, mode: str) -> None:
+def join_running(visitor: Visitor, mode: str = "auto") -> None:
+    """Posts into the turn t7, in which it listens from then on."""
     visitor.open()
     visitor.server.turns = [{"id": "t0", "status": "completed"}, {"id": "t7", "status": "inProgress"}]
     visitor.post(mode=mode, busy=True)
+    visitor.run_until_asked("thread/turns/list")
+
+
+def begin_item(visitor: Visitor, kind: str) -> None:
+    visitor.server.tell("item/started", threadId=THREAD, turnId="t7", item={"type": kind})
+
+
+def answer_is_complete(visitor: Visitor) -> None:
+    visitor.server.tell("thread/tokenUsage/updated", threadId=THREAD, turnId="t7", tokenUsage={})
+
+
+def test_a_text_waits_until_the_model_has_answered_and_its_tools_are_done(visitor: Visitor) -> None:
+    """W4, 7.2: Codex would give up the request that is open."""
+    join_running(visitor)
+    begin_item(visitor, "reasoning")
+    begin_item(visitor, "commandExecution")
+    visitor.server.set_status(THREAD, "active")
+    visitor.run(lambda: "busy" in visitor.statuses)
+    assert visitor.told == []
+    answer_is_complete(visitor)
+    visitor.run_until_asked("turn/start")
+    visitor.run_until_told(WRITTEN)
+
+
+def test_a_text_joins_beside_a_tool_that_runs_on(visitor: Visitor) -> None:
+    """W4: so that it is in the next request, which need not be made twice."""
+    join_running(visitor)
+    begin_item(visitor, "mcpToolCall")
+    visitor.run_until_asked("turn/start")
+
+
+def test_a_text_begins_a_turn_of_its_own_after_the_last_answer(visitor: Visitor) -> None:
+    join_running(visitor)
+    begin_item(visitor, "agentMessage")
+    answer_is_complete(visitor)
+    visitor.server.tell("turn/completed", threadId=THREAD, turn={"id": "t7", "status": "completed"})
+    visitor.run_until_asked("turn/start")
+    visitor.run_until_told(WRITTEN)
+    assert visitor.told == [WRITTEN]  # the turn that ended was another
+
+
+def test_a_turn_that_ended_while_it_was_asked_for_is_not_waited_for(visitor: Visitor) -> None:
+    def list_turns(_: object) -> Any:
+        visitor.server.tell("turn/completed", threadId=THREAD, turn={"id": "t7", "status": "completed"})
+        return {"data": [{"id": "t7", "status": "inProgress"}]}
+
+    visitor.open()
+    visitor.server.answers["thread/turns/list"] = list_turns
+    visitor.post(busy=True)
+    visitor.run_until_asked("turn/start")
+
+
+def test_what_waits_for_its_moment_goes_back_when_the_way_is_lost(visitor: Visitor) -> None:
+    """L4: nothing of it was written, and that is known."""
+    join_running(visitor)
+    visitor.server.hang_up()
+    visitor.run(lambda: visitor.told)
+    assert visitor.told == [GONE]
+
+
+def test_a_connection_that_breaks_before_it_is_known_what_runs_has_written_nothing(visitor: Visitor) -> None:
+    def hang_up(_: object) -> Any:
+        visitor.server.hang_up()
+        raise Silent
+
+    visitor.open()
+    visitor.server.answers["thread/turns/list"] = hang_up
+    visitor.post()
+    visitor.run(lambda: visitor.told)
+    assert visitor.told == [GONE]
+
+
+def test_a_steering_text_whose_turn_ends_begins_none(visitor: Visitor) -> None:
+    """3.6: `inject` and `steer` start no turn."""
+    join_running(visitor, "steer")
+    visitor.server.tell("turn/completed", threadId=THREAD, turn={"id": "t7", "status": "completed"})
+    visitor.run_until_told(REFUSED)
+    assert not {"turn/start", "turn/steer"}.intersection(visitor.steps())
+
+
+def test_a_steering_text_waits_for_a_thread_to_have_its_first_turn(visitor: Visitor) -> None:
+    def refuse(_: object) -> Any:
+        raise Refused(f"no rollout found for thread id {THREAD}")
+
+    visitor.server.answers["thread/resume"] = refuse
+    visitor.open()
+    visitor.post(mode="inject")
+    visitor.run_until_told(REFUSED)
+    assert "turn/start" not in visitor.steps()
+
+
+@pytest.mark.parametrize("mode", ["inject", "steer"])
+def test_a_steering_text_goes_into_the_turn_that_runs(visitor: Visitor, mode: str) -> None:
+    join_running(visitor, mode)
+    begin_item(visitor, "fileChange")
+    answer_is_complete(visitor)
     params = visitor.run_until_asked("turn/steer")
     assert params["expectedTurnId"] == "t7"
     item = {"type": "userMessage", "clientId": params["clientUserMessageId"]}

@@ -36,7 +36,7 @@ SILENT = (
     "item/fileChange/outputDelta item/fileChange/patchUpdated item/mcpToolCall/progress item/plan/delta "
     "item/reasoning/summaryPartAdded item/reasoning/summaryTextDelta item/reasoning/textDelta process/outputDelta "
     "rawResponse/completed rawResponseItem/completed thread/name/updated thread/readState/changed "
-    "thread/tokenUsage/updated turn/diff/updated turn/plan/updated"
+    "turn/diff/updated turn/plan/updated"
 )
 """Notifications that come often and tell nothing that is needed here: the server is asked not to send them."""
 LOST, LATE = "the connection was lost", "no answer came in time"

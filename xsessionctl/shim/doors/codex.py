@@ -287,7 +287,8 @@ class CodexDoor(Door):
     @property
     def due(self) -> float | None:  # type: ignore[override]
         """When `tick` has something to do."""
-        times = (self._server.due if self._server is not None else None, self._retry_at)
+        passage = None if self._passage is None else self._passage.due
+        times = (self._server.due if self._server is not None else None, self._retry_at, passage)
         return min((time for time in times if time is not None), default=None)
 
     def fileno(self) -> int | None:
@@ -308,6 +309,8 @@ class CodexDoor(Door):
         """Call when `due` is over."""
         if self._server is not None:
             self._server.tick(now)
+        if self._passage is not None:
+            self._passage.tick(now)
         if self._retry_at is not None and self._retry_at <= now:
             self._retry_at = None
             self.reopen()

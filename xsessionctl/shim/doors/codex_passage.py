@@ -1,13 +1,17 @@
 """One text on its way into a thread of Codex, and word of what became of it.
 
-    subscribe ──▶ turn/start, or turn/steer ──▶ accepted: WRITTEN ──▶ our text begins as an item of the turn: DELIVERED
-       │                  └── not taken: REFUSED            ├───────▶ its user stops the turn before that: REFUSED
-       └── not there: GONE                                  └───────▶ the turn ends without it: GONE
+    subscribe ──▶ a turn runs: wait for the gap ──▶ turn/start, or turn/steer ──▶ accepted: WRITTEN
+       │               └── it ended: turn/start, or REFUSED    └── not taken: REFUSED    │
+       └── not there: GONE                                                               │
+                              our text begins as an item of the turn: DELIVERED ◀────────┤
+                          its user stops the turn before that: REFUSED ◀─────────────────┤
+                                            the turn ends without it: GONE ◀─────────────┘
 
-`turn/start` begins a turn in an idle thread and joins the running one in a busy one: the text is read with the next
-request to the model, and no tool is disturbed. What is read is told by Codex itself, as an item with the id that was
-sent along; what an interruption throws away is told by the end of the turn. A thread that had no turn yet cannot be
-subscribed to; then this is done with the turn that the text begins, and what was missed is looked up.
+`turn/start` begins a turn in an idle thread and joins the running one in a busy one, where it waits for a moment at
+which it disturbs neither a tool nor what the model is writing (`Step`). What is read is told by Codex itself, as an
+item with the id that was sent along: then the text is in the history, whatever becomes of the turn. What an
+interruption throws away before is told by the end of the turn. A thread that had no turn yet cannot be subscribed to;
+then this is done with the turn that the text begins, and what was missed is looked up.
 
 Laws: nothing is sent along that changes what the session may do; this client is subscribed only while the text is under
 way. Refuses to know: what the text says, how the thread was found.
@@ -16,9 +20,11 @@ way. Refuses to know: what the text says, how the thread was found.
 from __future__ import annotations
 
 import os
+from time import monotonic
 
 from xsessionctl.shim.door import DELIVERED, GONE, REFUSED, WRITTEN
 from xsessionctl.shim.doors.app_server import LATE, LOST
+from xsessionctl.shim.doors.codex_step import Step
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,18 +47,9 @@ class Passage:
     outcome; after any but WRITTEN this is over."""
 
     __slots__ = (
-        "_done",
-        "_key",
-        "_mode",
-        "_on_joined",
-        "_sent",
-        "_server",
-        "_text",
-        "_thread",
-        "_turn",
-        "_turns",
-        "over",
-    )
+        "_done", "_key", "_mode", "_on_joined", "_running", "_sent", "_server", "_step", "_text", "_thread", "_turn",
+        "_turns", "over",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -67,6 +64,8 @@ class Passage:
         self._on_joined, self._done = on_joined, done
         self._key = f"xsession-{os.urandom(12).hex()}"
         self._sent = False
+        self._step: Step | None = None  # while it waits for the gap in the turn `_running`
+        self._running = ""
         self._turn: str | None = None
         self._turns: dict[str, str] = {}  # that ended meanwhile, with how they did
         self.over = False
@@ -79,26 +78,42 @@ class Passage:
                 return
             if result is not None:
                 self._on_joined(result)
+                self._look_what_runs()
             elif not str(problem).startswith(NO_TURN_YET):
                 self._end(GONE)
-                return
-            if self._mode in INTO_A_TURN:
-                self._steer()
+            elif self._mode in INTO_A_TURN:
+                self._end(REFUSED)
             else:
-                self._send("turn/start", {}, missed=result is None)
+                self._send("turn/start", {}, missed=True)
 
         self._server.call("thread/resume", join(self._thread), joined)
 
+    @property
+    def due(self) -> float | None:
+        """When `tick` has something to do."""
+        return None if self._step is None else self._step.due
+
+    def tick(self, now: float) -> None:
+        """The gap may be there."""
+        if self.due is not None and self.due <= now:
+            self._enter(runs=True)
+
     def hear(self, method: str, params: Mapping[str, object]) -> None:
         """What Codex tells of the thread meanwhile."""
-        if self.over or not self._sent:
+        if self.over:
             return
-        if method == "item/started" and as_object(params.get("item")).get("clientId") == self._key:
-            self._end(DELIVERED)
-        elif method == "turn/completed":
+        if method == "turn/completed":
             turn = as_object(params.get("turn"))
             self._turns[str(turn.get("id"))] = str(turn.get("status"))
+            if self._step is not None and self._running in self._turns:
+                self._enter(runs=False)
             self._look_at_turn()
+        elif self._step is not None:
+            now = monotonic()
+            self._step.hear(method, params, now)
+            self.tick(now)
+        elif self._sent and method == "item/started" and as_object(params.get("item")).get("clientId") == self._key:
+            self._end(DELIVERED)
 
     def lose(self) -> None:
         """The thread is gone, or the way to it. What became of a text that was accepted nobody knows."""
@@ -107,20 +122,29 @@ class Passage:
             if self._turn is None:
                 self._done(WRITTEN if self._sent else GONE)
 
-    def _steer(self) -> None:
-        """Into the turn that runs, or not at all."""
-
+    def _look_what_runs(self) -> None:
         def listed(result: Result, problem: str | None) -> None:
             turns = (result or {}).get("data")
             last = as_object(turns[0]) if isinstance(turns, list) and turns else {}
-            if self.over:
+            if self.over or problem == LOST:
                 return
-            if last.get("status") == "inProgress":
-                self._send("turn/steer", {"expectedTurnId": last.get("id")}, missed=False)
+            self._running = str(last.get("id"))
+            if last.get("status") == "inProgress" and self._running not in self._turns:
+                self._step = Step()
             else:
-                self._end(REFUSED)
+                self._enter(runs=False)
 
         self._server.call("thread/turns/list", {"threadId": self._thread, "limit": 1}, listed)
+
+    def _enter(self, *, runs: bool) -> None:
+        """Goes into the turn that runs; if none does, begins one, unless it must not."""
+        self._step = None
+        if self._mode not in INTO_A_TURN:
+            self._send("turn/start", {}, missed=False)
+        elif runs:
+            self._send("turn/steer", {"expectedTurnId": self._running}, missed=False)
+        else:
+            self._end(REFUSED)
 
     def _send(self, method: str, more: Mapping[str, object], *, missed: bool) -> None:
         def accepted(result: Result, problem: str | None) -> None:
