@@ -11,9 +11,9 @@ what the values mean.
 from __future__ import annotations
 
 import json
-import os
 import re
 
+from xsessionctl.harness.common import count_common
 from xsessionctl.harness.json_spans import BadText, Child, Spans
 from xsessionctl.harness.trees import Path, with_value, without
 
@@ -37,7 +37,7 @@ class Json:
         if spans.comments and not self._comments:
             raise BadText(f"line {_line_of(text, spans.comments[0][0])}: a comment, which its own program cannot read")
         if spans.plain != spans.code and not self._commas:
-            place = len(os.path.commonprefix([spans.plain, spans.code]))  # noqa: RUF071 - characters are what is counted
+            place = count_common(spans.plain, spans.code)
             raise BadText(f"line {_line_of(text, place)}: a comma too many, which its own program cannot read")
         return spans.value
 

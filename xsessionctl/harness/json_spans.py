@@ -46,13 +46,20 @@ class Spans:
 
     def __init__(self, text: str) -> None:
         """Raises BadText."""
-        self.text = text
-        self.comments = [found.span() for found in _TOKEN.finditer(text) if not found[0].startswith('"')]
-        self.code = _TOKEN.sub(_blank_comment, text) if self.comments else text
-        self.plain = self.code
-        self.root = _skip(self.code, 0)
+        self.text = self.code = self.plain = text
+        self.comments: list[tuple[int, int]] = []
         self.value: object = {}
-        if self.root == len(text):
+        try:
+            self.value = _read(text)  # the parser alone, for a file of many megabytes has no comments in most cases
+        except BadText:
+            self._read_marked_up()
+        self.root = _skip(self.code, 0)
+
+    def _read_marked_up(self) -> None:
+        text = self.text
+        self.comments = [found.span() for found in _TOKEN.finditer(text) if not found[0].startswith('"')]
+        self.code = self.plain = _TOKEN.sub(_blank_comment, text) if self.comments else text
+        if _skip(self.code, 0) == len(text):
             return
         try:
             self.value = _read(self.plain)

@@ -8,6 +8,7 @@ single harnesses, what is asked and printed.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from time import monotonic, sleep
 
 from xsessionctl.client import ClientError
 from xsessionctl.harness.base import Harness, Part, Site
+from xsessionctl.harness.common import count_common
 from xsessionctl.harness.json_spans import BadText
 from xsessionctl.harness.receipts import Receipt, Receipts, write_receipt
 from xsessionctl.harness.trees import Path, value_at
@@ -25,6 +27,11 @@ MOST_BYTES = 64 << 20
 """Of a harness's file. Claude Code's grows with every project."""
 LOCK_S, LOCK_PAUSE_S = 3.0, 0.02
 """How long a harness that is writing its file is waited for."""
+
+
+ANCHOR = 500
+"""Lines before the first change that a diff is made from: it takes long where much is alike, and looks for the longest
+piece that is, which should be this one."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +54,15 @@ class Step:
         """The change, as `diff -u` shows it."""
         old = self.path if self.file.exists else os.devnull
         new = self.path if self.after is not None else os.devnull
-        lines = self.file.text.splitlines(), (self.after or "").splitlines()
-        return list(unified_diff(*lines, old, new, n=2, lineterm=""))
+        before, after = self.file.text.splitlines(), (self.after or "").splitlines()
+        same = max(0, count_common(before, after) - ANCHOR)
+        found = unified_diff(before[same:], after[same:], old, new, n=2, lineterm="")
+        return [_shifted(line, same) if line.startswith("@@") else line for line in found]
+
+
+def _shifted(place: str, by: int) -> str:
+    """`@@ -3,4 +3,9 @@`, so many lines further down."""
+    return re.sub(r"(?<= [-+])\d+", lambda line: str(int(line[0]) + by), place)
 
 
 def plan_install(harness: Harness, site: Site, receipts: Receipts) -> list[Step]:

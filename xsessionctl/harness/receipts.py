@@ -9,11 +9,11 @@ Laws: losing this file loses exactness and nothing else. Refuses to know: what t
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 
 from xsessionctl.client import ClientError
+from xsessionctl.harness.common import count_common
 from xsessionctl.user_file import UserFile
 from xsessiond.paths import PathError
 from xsessiond.private_dirs import ensure_private_dir
@@ -46,15 +46,10 @@ class Receipt:
 
 def write_receipt(before: str, after: str, *, made: bool, folders: list[str], hollow: list[list[str]]) -> Receipt:
     """The receipt for a file that had the text `before` and has `after` now."""
-    start = _count_common(before, after)
-    behind = _count_common(before[start:][::-1], after[start:][::-1])
+    start = count_common(before, after)
+    behind = count_common(before[start:][::-1], after[start:][::-1])
     old = before[start : len(before) - behind]
     return Receipt(digest_of(after), start, len(after) - behind - start, old, made, folders, hollow)
-
-
-def _count_common(one: str, other: str) -> int:
-    """How many characters both begin with."""
-    return len(os.path.commonprefix([one, other]))  # noqa: RUF071 - characters are what is counted
 
 
 def digest_of(text: str) -> str:

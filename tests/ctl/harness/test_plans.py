@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from difflib import unified_diff
 from pathlib import Path
 
 import pytest
@@ -150,3 +151,14 @@ def test_an_unreadable_memory_is_an_empty_one(text: str, tmp_path: Path) -> None
     receipt = Receipt("d", 0, 1, "old", made=True, folders=["/f"], hollow=[["a"]])
     receipts.set("/x", receipt)
     assert Receipts(str(tmp_path)).get("/x") == receipt
+
+
+def test_a_diff_of_a_long_file_is_what_one_of_the_whole_would_be(claude: Home) -> None:
+    """Only its end is compared."""
+    path = claude.path / ".claude.json"
+    path.write_text(json.dumps({"projects": {f"/p{number}": {"n": number} for number in range(900)}}, indent=2))
+    step = plan_install(claude.harness, claude.site, claude.receipts)[0]
+    assert step.after is not None
+    whole = unified_diff(path.read_text().splitlines(), step.after.splitlines(), step.path, step.path, n=2, lineterm="")
+    assert step.diff() == list(whole)
+    assert step.diff()[2].startswith("@@ -2701,")
