@@ -105,3 +105,16 @@ def test_another_conversation_begins_with_nothing() -> None:
     rig.supply.put_back(rig.take("one", news=("x",)))
     rig.supply.forget()
     assert not rig.supply.anything_waits
+
+
+def test_what_was_leased_for_the_conversation_before_is_not_shown_in_another() -> None:
+    """7.5: the answer was on its way when the conversation was cleared; the end of its session gives the mail back."""
+    rig = Rig()
+    rig.supply.take(50, SHIM_MAIL_BYTES, rig.batches.append)
+    rig.supply.forget()
+    rig.link.answer({"messages": [make_message("m-0", "for the one before")], "receipts": [{"text": "x"}], "left": 3})
+    [batch] = rig.batches
+    assert (batch.ids, batch.news, batch.text) == ([], [], "")
+    assert not rig.supply.anything_waits
+    assert not rig.supply.taking
+    assert rig.take("for this one").ids == ["m-0"]

@@ -29,11 +29,12 @@ class Supply:
     on_change: called when `anything_waits` may have changed.
     """
 
-    __slots__ = ("_bag", "_link", "_news", "_untold", "on_change", "taking", "waiting", "wake")
+    __slots__ = ("_bag", "_link", "_news", "_owner", "_untold", "on_change", "taking", "waiting", "wake")
 
     def __init__(self, link: BrokerLink, bag: Mailbag) -> None:
         self._link, self._bag = link, bag
         self._untold: list[str] = []
+        self._owner = object()  # the conversation that things are fetched for
         self._news = False
         self.waiting = self.wake = self.taking = False
         self.on_change: Callable[[], None] = _nothing
@@ -70,6 +71,7 @@ class Supply:
 
     def forget(self) -> None:
         """Another conversation: what waited was not for it."""
+        self._owner = object()
         self.waiting = self._news = self.wake = False
         self._untold.clear()
         self.on_change()
@@ -82,12 +84,12 @@ class Supply:
     def take(self, count: int, most: int, done: Callable[[Batch], None]) -> None:
         """Leases up to `count` messages, of at most `most` characters, and fetches the news. done: called with them; an
         empty batch where nothing could be had."""
-        self.taking = True
+        self.taking, owner = True, self._owner
 
         def answered(result: dict[str, object] | None, error: dict[str, object] | None) -> None:
             self.taking = False
-            if result is None:
-                done(Batch())
+            if result is None or owner is not self._owner:
+                done(Batch())  # the end of the session before, on its way by now, gives back what that one leased
                 return
             from xsessionctl.shim.bodies import spill
 
