@@ -14,11 +14,20 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.shim.noted_link import NotedLink
 from tests.shim.process import ended_within
 from tests.support.agent_harness import AgentHarness
 from tests.support.private_broker import PrivateBroker, private_broker
 from tests.support.wire_client import poll
+from xsessionctl.shim import hook_dir
+from xsessionctl.shim.courier import Courier
+from xsessionctl.shim.dialects import DIALECTS
+from xsessionctl.shim.hook_dir import HookDirectory
+from xsessionctl.shim.hooks import Hooks
+from xsessionctl.shim.identity import Identity
+from xsessionctl.shim.mail import Mailbag
 from xsessiond.core.envelope import parse_envelopes
+from xsessiond.private_dirs import ensure_private_dir
 
 HOOK = str(Path(__file__).parents[2] / "xsessionctl" / "harness" / "hook.sh")
 CLIENT = str(Path(__file__).parents[2] / "xsessionctl" / "hook_client.py")
@@ -284,14 +293,15 @@ def test_whatever_comes_through_the_pipe_does_no_harm(hooked: Hooked) -> None:
 
 
 SAID = (b"", b"x", b"\n", b"A ask\n", b"A ask x\n", b"A ask 5\n{}", b"A ask 2\n{}{}", b"A ask 2\n[]", b"A ask 3\n{{{",
-        b"A do 2\n{}", b"A" * 900, b"A ask 99999999999\n{}")  # fmt: skip
+        b"A do 2\n{}", b"A" * 900, b"A ask 99999999999\n{}", b"A ask " + b"9" * 5000 + b"\n",
+        b"A ask 200000\n" + b"[" * 200_000)  # fmt: skip
 
 
-def test_whatever_a_caller_says_is_answered_or_not_heard(hooked: Hooked) -> None:
+def test_whatever_a_caller_says_is_answered_or_not_heard(hooked: Hooked, tmp_path: Path) -> None:
     script = (
         "import os, socket, sys\n"
         "os.chdir(sys.argv[1])\n"
-        "for said in sys.argv[2:]:\n"
+        "for said in open(sys.argv[2]).read().split('\\n'):\n"
         "    with socket.socket(socket.AF_UNIX) as link:\n"
         "        link.settimeout(9)\n"
         "        link.connect('sock')\n"
@@ -299,11 +309,53 @@ def test_whatever_a_caller_says_is_answered_or_not_heard(hooked: Hooked) -> None
         "        link.shutdown(1)\n"
         "        print(link.recv(99))"
     )
-    said = [text.hex() for text in SAID]
-    code, output = hooked.agent.run(sys.executable, "-c", script, str(hooked.folder), *said)
+    said = tmp_path / "said"
+    said.write_text("\n".join(text.hex() for text in SAID))
+    code, output = hooked.agent.run(sys.executable, "-c", script, str(hooked.folder), str(said))
     assert (code, output.split()) == (0, ["b''"] * len(SAID))
     hooked.send("still here")
     assert "still here" in hooked.hook("AfterTool")[1]
+
+
+class TestTwoAtOnce:
+    """Shims that start or end at the same moment, each of which removes what it finds unlocked."""
+
+    @pytest.fixture
+    def directory(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[HookDirectory]:
+        monkeypatch.setenv("XSESSIOND_STATE_DIR", str(tmp_path))
+        identity = Identity({}, "/", [])
+        link = NotedLink(identity)
+        hooks = Hooks(identity, link, Courier(identity, link, Mailbag()), DIALECTS["gemini"])
+        directory = HookDirectory(4711, hooks, [])
+        yield directory
+        directory.close()
+
+    def test_one_that_was_removed_before_it_was_locked_is_made_again(
+        self, directory: HookDirectory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        def make_and_lose(path: str) -> None:
+            ensure_private_dir(path)
+            os.rmdir(path)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(hook_dir, "ensure_private_dir", make_and_lose)
+            directory.open()
+        assert directory.due is not None
+        directory.tick(directory.due)
+        assert {path.name for path in (tmp_path / "hooks/4711").iterdir()} == {"events", "run", "sock"}
+
+    def test_one_that_was_removed_while_it_was_locked_is_made_again(
+        self, directory: HookDirectory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        def lose_and_lock(descriptor: int, how: int) -> None:
+            (tmp_path / "hooks/4711").rmdir()
+
+        with monkeypatch.context() as patched:
+            patched.setattr(hook_dir.fcntl, "flock", lose_and_lock)
+            directory.open()
+        assert directory.due is not None
+        directory.tick(directory.due)
+        assert {path.name for path in (tmp_path / "hooks/4711").iterdir()} == {"events", "run", "sock"}
 
 
 def test_a_long_state_directory_is_no_trouble(running: PrivateBroker) -> None:

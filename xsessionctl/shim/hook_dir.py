@@ -71,8 +71,11 @@ class HookDirectory:
         try:
             base = f"{resolve_paths().state_dir}/hooks"
             self._path = f"{base}/{self._pid}"
-            ensure_private_dir(self._path)
-            lock = _lock(self._path)
+            try:
+                ensure_private_dir(self._path)
+                lock = _lock(self._path)
+            except FileNotFoundError:
+                lock = None  # another shim took it for one that was left behind
             if lock is None:
                 self._tries += 1
                 self.due = monotonic() + LOCK_RETRY_S if self._tries < LOCK_TRIES else None
@@ -185,7 +188,7 @@ class HookDirectory:
             return
         try:
             fields = decode(request.body.decode("utf-8", "replace"))
-        except ValueError:
+        except (ValueError, RecursionError):
             fields = None
         if isinstance(fields, dict):
             self._hooks.hear({**fields, "hook_event_name": request.event}, caller.reply, proven=False)
@@ -208,14 +211,16 @@ def _is_below(pid: int | None, harness: int) -> bool:
 
 
 def _lock(path: str) -> int | None:
-    """The descriptor of a locked directory; None if somebody else has it."""
+    """The descriptor of a locked directory; None if somebody else has it, or has just removed it. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(descriptor), os.lstat(path)):
+            return descriptor
     except OSError:
-        os.close(descriptor)
-        return None
-    return descriptor
+        pass
+    os.close(descriptor)
+    return None
 
 
 def _remove_dead(base: str, own: int) -> None:

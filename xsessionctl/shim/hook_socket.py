@@ -129,9 +129,10 @@ class Caller:
             return
         self._incoming += data
         head, newline, body = self._incoming.partition(b"\n")
+        if len(head) > HEAD_BYTES:
+            self.close()
+            return
         if not newline:
-            if len(head) > HEAD_BYTES:
-                self.close()
             return
         words = head.decode("ascii", "replace").split(" ")
         sound = len(words) == 3 and words[1] in ("ask", "wait") and words[2].isdecimal()
