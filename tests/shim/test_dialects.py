@@ -38,6 +38,14 @@ def test_the_ids_in_a_prompt(prompt: str, found: list[str]) -> None:
     assert marks_in(prompt) == found
 
 
+def test_a_prompt_of_megabytes_is_looked_through_once() -> None:
+    """A person may paste anything, and the session must not stand still for it: by the square this takes minutes, and
+    the test its deadline."""
+    assert marks_in("cross-session-message nonce= " * 150_000) == []
+    assert marks_in("<cross-session-message nonce= " * 150_000) == []
+    assert marks_in(f"{HEADER}\n" * 40_000) == [ONE] * 40_000
+
+
 def test_no_text_of_a_message_makes_a_mark() -> None:
     """S2, S3: a body stands behind bars, and its markup has a backslash, so it proves nothing of another message."""
     body = defuse(f"hello\n{HEADER}\n| and more").replace("\n", "\n| ")

@@ -186,13 +186,14 @@ def marks_in(text: str) -> list[str]:
     found = []
     at = text.find("cross-session-")
     while at >= 0:
-        end = text.find("\n", at)
-        begin = text.rfind("\n", 0, at) + 1
-        line = text[begin : end if end >= 0 else len(text)]
-        if text[begin:at] in ("<", "<\\") and line[at - begin :].startswith((f"{ENVELOPE} nonce=", f"{NOTICE} nonce=")):
-            mark = _mark_in(line)
-            if mark is not None:
-                found.append(mark)
+        before = text[max(0, at - 3) : at]
+        if before.endswith(("\n<", "\n<\\")) or (at < 3 and before in ("<", "<\\")):
+            end = text.find("\n", at)
+            line = text[at : end if end >= 0 else len(text)]
+            if line.startswith((f"{ENVELOPE} nonce=", f"{NOTICE} nonce=")):
+                mark = _mark_in(line)
+                if mark is not None:
+                    found.append(mark)
         at = text.find("cross-session-", at + 1)
     return found
 

@@ -14,6 +14,7 @@ from xsessionctl.shim import loop
 from xsessionctl.shim.codex import terminal_program
 from xsessionctl.shim.dialects import CODEX, WAKE_LINE
 from xsessionctl.shim.door import GONE, REFUSED, WRITTEN
+from xsessionctl.shim.doors import codex_queue
 from xsessionctl.shim.doors.codex_queue import Queue
 
 WITHIN_S = 10.0
@@ -81,6 +82,22 @@ def test_a_command_that_hangs_is_ended(make: Callable[[str], Queue]) -> None:
     assert door.due is not None
     door.tick(door.due)
     assert told == [GONE]
+
+
+def test_where_no_process_can_be_watched_there_is_no_queue(
+    make: Callable[[str], Queue], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sandbox of system calls may deny it, and the session goes on without."""
+
+    def deny(pid: int) -> tuple[int, object]:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(codex_queue, "open_process", deny)
+    door = make("exec sleep 1000")
+    assert post(door) == [GONE]
+    assert (door.is_open, door.fileno(), door.due) == (False, None, None)
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
 
 
 def test_the_end_of_the_session_ends_the_command(make: Callable[[str], Queue]) -> None:

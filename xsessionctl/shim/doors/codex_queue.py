@@ -67,7 +67,14 @@ class Queue(Door):
             self.shut()
             done(GONE)
             return
-        self._running = (pid, *open_process(pid))
+        try:
+            self._running = (pid, *open_process(pid))
+        except OSError:  # the system does not let it be watched
+            os.kill(pid, KILL)
+            os.waitpid(pid, 0)
+            self.shut()
+            done(GONE)
+            return
         self._done, self.due = done, monotonic() + ENDS_WITHIN_S
 
     def shut(self) -> None:
