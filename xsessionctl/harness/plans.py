@@ -134,14 +134,19 @@ def do(step: Step, receipts: Receipts) -> None:
         fresh = step.again()
         if fresh is None:
             return
-        if fresh.after is None:
-            fresh.file.remove()
-        else:
-            fresh.file.replace(fresh.after)
-    old, new = receipts.get(step.path), fresh.receipt
-    if new is not None and step.receipt is not None:
-        new = replace(new, folders=step.receipt.folders)  # which of two files made a folder for both does not matter
-    receipts.set(step.path, new)
+        old, new = receipts.get(step.path), fresh.receipt
+        if new is not None and step.receipt is not None:
+            # Which of two files made a folder for both does not matter.
+            new = replace(new, folders=step.receipt.folders)
+        receipts.set(step.path, new)  # first: what cannot be remembered is not written
+        try:
+            if fresh.after is None:
+                fresh.file.remove()
+            else:
+                fresh.file.replace(fresh.after)
+        except ClientError:
+            receipts.set(step.path, old)
+            raise
     if new is None and old is not None:
         for folder in old.folders:
             try:

@@ -77,19 +77,19 @@ class Receipts:
         return self._found.get(path)
 
     def set(self, path: str, receipt: Receipt | None) -> None:
-        """Remembers one, or forgets it where it is None. Raises ClientError."""
-        if receipt is None and path not in self._found:
+        """Remembers one, or forgets it where it is None. Raises ClientError; then nothing has changed."""
+        if receipt == self._found.get(path):
             return
-        if receipt is None:
-            del self._found[path]
-        else:
-            self._found[path] = receipt
+        found = {other: one for other, one in self._found.items() if other != path}
+        if receipt is not None:
+            found[path] = receipt
         try:
             ensure_private_dir(self._folder)
-            text = json.dumps({path: asdict(one) for path, one in self._found.items()}, indent=1)
+            text = json.dumps({path: asdict(one) for path, one in found.items()}, indent=1)
             file = UserFile(self._path, most=1 << 24)
             file.replace(text + "\n")
         except PathError as problem:
             raise ClientError("bad_config", problem.reason) from None
         except OSError as error:
             raise ClientError("bad_config", f"{self._path} cannot be written: {error.strerror}.") from None
+        self._found = found

@@ -90,6 +90,40 @@ def test_a_failure_says_what_was_written_before(claude: Home) -> None:
     assert state_of(claude) == {"oauth": SECRET, "n": 1}
 
 
+def test_what_could_not_be_remembered_is_not_written(claude: Home, tmp_path: Path) -> None:
+    """The failure says that nothing was changed, and a file of the user's can always be taken back exactly."""
+    (tmp_path / "state").write_text("in the way")
+    before = tree_of(claude.path)
+    [step, *_] = plan_install(claude.harness, claude.site, claude.receipts)
+    with pytest.raises(ClientError):
+        do(step, claude.receipts)
+    assert (tree_of(claude.path), claude.receipts.get(step.path)) == (before, None)
+    (tmp_path / "state").unlink()
+    claude.install()
+    known = claude.receipts
+    installed, receipt = tree_of(claude.path), known.get(step.path)
+    [step, *_] = plan_uninstall(claude.harness, claude.site, known)
+    (tmp_path / "state").rename(tmp_path / "elsewhere")
+    (tmp_path / "state").write_text("in the way")
+    with pytest.raises(ClientError):
+        do(step, known)
+    assert (tree_of(claude.path), known.get(step.path)) == (installed, receipt)
+    assert receipt is not None
+
+
+def test_what_was_not_written_is_not_remembered(claude: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    [step, *_] = plan_install(claude.harness, claude.site, claude.receipts)
+
+    def fail(file: object, text: str) -> None:
+        raise ClientError("bad_config", "The disk is full.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(plans.UserFile, "replace", fail)
+        with pytest.raises(ClientError):
+            do(step, claude.receipts)
+    assert claude.receipts.get(step.path) is None
+
+
 def test_nothing_of_the_user_s_is_remembered_but_what_ours_took_the_place_of(claude: Home, tmp_path: Path) -> None:
     claude.install()
     memory = tmp_path / "state" / "installed.json"
