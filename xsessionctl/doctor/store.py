@@ -44,7 +44,8 @@ def _judge(found: dict[str, object], look: Look) -> Finding:
     path, detail = found.get("path"), found.get("detail")
     if not found.get("ok"):
         why = "Some of what was accepted may be lost. It is used as far as it goes, and nothing of it is thrown away."
-        mend = f"xsessionctl stop; mkdir '{path}.damaged'; mv '{path}'* '{path}.damaged'; xsessionctl start"
+        aside = f"{os.path.dirname(str(path))}/damaged"
+        mend = f"xsessionctl stop && mkdir '{aside}' && mv '{path}'* '{aside}' && xsessionctl start"
         return Finding("store", "problem", f"{path}: {detail}", why, mend)
     if not found.get("usable"):
         why = "This version cannot use it, and leaves it as it is."
