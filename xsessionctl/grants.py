@@ -64,7 +64,8 @@ def write_token(directory: str, token: str) -> None:
     try:
         write_whole(f"{directory}/{TOKEN}", f"{token}\n".encode(), part=f"{directory}/{_FRESH}")
     except OSError as problem:
-        raise ClientError("internal", f"The token cannot be written: {problem.filename}: {problem.strerror}.") from None
+        text = f"It is granted, and the token cannot be written: {problem.filename}: {problem.strerror}."
+        raise ClientError("internal", text, "Granting it again gives it a new one; --revoke ends it.") from None
 
 
 def remove_files(directory: str) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 
 import click
 
@@ -81,7 +82,8 @@ def _grant(params: Mapping[str, object], wanted: str | None, setup: Setup) -> Do
         given = ask_human("grant", {**params, "directory": directory}, setup.timeout)
     except ClientError:
         if made:
-            os.rmdir(directory)
+            with suppress(OSError):  # an answer that was lost on its way: it was granted, and its socket is there
+                os.rmdir(directory)
         raise
     write_token(directory, str(given.get("token")))
     _verify(f"{directory}/{SOCKET}", deadline_in(setup.timeout))

@@ -193,6 +193,8 @@ def _start(argv: Sequence[str], environ: dict[str, str], columns: int, rows: int
     pid, master = pty.fork()
     if not pid:
         try:
+            for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
+                signal.signal(ignored, signal.SIG_DFL)  # by Python, and what is ignored stays so
             set_window_size(0, columns, rows)
             os.execvpe(argv[0], list(argv), environ)  # noqa: S606 - what its user asked to run
         except OSError as problem:

@@ -151,6 +151,18 @@ def test_who_ends_it_ends_the_program(seat: Seat, number: signal.Signals) -> Non
     assert seat.settings() == seat.before
 
 
+def test_the_program_is_told_of_a_broken_pipe_as_anywhere(broker: PrivateBroker) -> None:
+    """Python ignores SIGPIPE, which a program that it becomes would do too, and all that this starts."""
+    shell = broker.home / "gemini"
+    shell.write_text("#!/bin/sh\nkill -PIPE $$\nexit 3\n")
+    shell.chmod(0o755)
+    seat = Seat(broker, str(shell))
+    try:
+        assert seat.end() == 128 + signal.SIGPIPE
+    finally:
+        seat.leave()
+
+
 @pytest.mark.parametrize(
     "name, code, text",
     [("no-such-directory/gemini", 3, "cannot be started"), ("/bin/true", 2, "Known: gemini")],
