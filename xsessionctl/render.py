@@ -312,6 +312,8 @@ def setting(value: object, *, unset: str) -> str:
 def who(party: Mapping[str, object]) -> str:
     """A party of a message, as people call it."""
     name = one_line(party.get("name"))
+    if party.get("subagent") is True:
+        return f"{name} (a subagent)"
     return f"{name} (human)" if "human" in (party.get("kind"), party.get("id")) else name
 
 

@@ -101,6 +101,7 @@ def details(hold: Document, sink: Sink) -> list[str]:
     sender, target = part_of(hold, "from"), part_of(hold, "to")
     facts: list[tuple[str, object]] = [
         *_side("from", sender, hold.get("sender_class")),
+        ("written by", "a subagent of it" if hold.get("subagent") is True else None),
         *_side("to", target, hold.get("receiver_class")),
         ("why", f"{cause}: {CAUSES[cause]}" if cause in CAUSES else cause),
         ("rule", hold.get("rule")),

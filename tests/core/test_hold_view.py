@@ -43,7 +43,7 @@ def test_all_that_a_human_should_see_is_there(house: House, api: Guest, web: Gue
     (hold,) = house.queue()
     assert set(hold) == {
         "id", "from", "to", "cause", "rule", "held_at", "expires_at", "bytes", "sha256", "preview", "text", "summary",
-        "sender_class", "receiver_class", "flags",
+        "sender_class", "receiver_class", "flags", "subagent",
     }  # fmt: skip
     assert (hold["id"], hold["rule"], hold["expires_at"]) == (sent["id"], sent["rule"], sent["expires_at"])
     assert (hold["cause"], hold["sender_class"], hold["receiver_class"]) == ("mode-mismatch", "bypass", "prompting")

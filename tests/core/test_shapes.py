@@ -214,6 +214,16 @@ def test_the_log_has_the_text_or_not() -> None:
     assert shape_entry(ROW, with_text=False)["text"] is None
 
 
+def test_the_log_and_who_decides_see_that_a_subagent_wrote_it() -> None:
+    """1.9."""
+    row = replace(ROW, state="held", subagent=True)
+    sender = {"kind": "session", "id": "s-a", "name": "api", "subagent": True}
+    assert shape_entry(row, with_text=True)["from"] == sender
+    message = message_of(row, Raw(b"{}"))
+    message.hold = HOLD
+    assert shape_hold(message, None, shape_session(session(), "box"))["subagent"] is True
+
+
 # -- held --------------------------------------------------------------------------------------------------------------
 
 HOLD = HoldRow(1, "m-1", "mode-mismatch", "parity: so", "bypass", 1_000, 61_000)
@@ -228,7 +238,7 @@ def test_a_held_message_has_all_keys_of_the_contract() -> None:
         "id": "m-1", "from": plain(sender), "to": plain(target), "cause": "mode-mismatch", "rule": "parity: so",
         "held_at": "1970-01-01T00:00:01.000Z", "expires_at": "1970-01-01T00:01:01.000Z", "bytes": 5, "sha256": "0102",
         "preview": "a" * 200, "text": None, "summary": "about it", "sender_class": "bypass",
-        "receiver_class": "prompting", "flags": ["<system"],
+        "receiver_class": "prompting", "flags": ["<system"], "subagent": False,
     }  # fmt: skip
     message.flags = ["as it was found"]
     assert shape_hold(message, sender, target)["flags"] == ["as it was found"], "a long text is looked through once"

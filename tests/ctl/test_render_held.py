@@ -32,6 +32,7 @@ def hold(**changes: Any) -> dict[str, Any]:
         "sender_class": "bypass",
         "receiver_class": "prompting",
         "flags": [],
+        "subagent": False,
         **changes,
     }
 
@@ -75,6 +76,15 @@ def test_everything_is_there_before_deciding() -> None:
         "12 bytes", "ab" * 32, "(4m ago)", "(in 56m)", "    please\n    stop", "xsessionctl approve m-5f0c00",
     ):  # fmt: skip
         assert words in shown, words
+
+
+def test_who_decides_is_told_that_a_subagent_wrote_it() -> None:
+    """1.9."""
+    assert any(
+        line.split() == ["written", "by", "a", "subagent", "of", "it"]
+        for line in render_held.details(hold(subagent=True), SINK)
+    )
+    assert "subagent" not in "\n".join(render_held.details(hold(), SINK))
 
 
 def test_a_hold_that_waits_for_ever_says_so() -> None:

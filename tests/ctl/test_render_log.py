@@ -34,6 +34,12 @@ def test_a_message_is_a_line_and_its_text() -> None:
     assert entry_lines(answer, SINK)[0].endswith("  delivered  m-1  answers m-0  hop 3")
 
 
+def test_what_a_subagent_wrote_says_so() -> None:
+    """1.9."""
+    entry = {**ENTRY, "from": {**ENTRY["from"], "subagent": True}}  # type: ignore[dict-item]
+    assert "  api (a subagent) → ann (human)  " in entry_lines(entry, SINK)[0]
+
+
 def test_what_was_turned_away_says_whose_how_much_and_why() -> None:
     """R4"""
     line = suppressed_line(ROW, SINK)

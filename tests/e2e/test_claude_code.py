@@ -418,6 +418,77 @@ def test_a_subagent_s_steps_are_not_the_session_s(api: Claude) -> None:
     assert len([r for r in api.model.requests if r.matches("FOR-THE-SESSION")]) == 1
 
 
+def delegate(play: str) -> Call:
+    """A step in which a subagent is begun, that plays this."""
+    return Call("Agent", {"description": play, "prompt": f"[[play {play}]]", "subagent_type": "general-purpose"})
+
+
+@pytest.fixture
+def ann(running: PrivateBroker) -> Iterator[ShimProcess]:
+    """Another session, for which the fake model's plays have mail."""
+    ann = ShimProcess(running, XSESSIOND_NAME="ann")
+    ann.initialize()
+    ann.call("list_agents")
+    yield ann
+    ann.finish()
+
+
+def who_wrote(claude: Claude, ann: ShimProcess, texts: set[str]) -> dict[str, bool]:
+    """For each of these texts that it got, whether it says that a subagent wrote it, as also the log must."""
+    got: dict[str, bool] = {}
+
+    def read() -> set[str]:
+        for message in ann.call("read_messages")["structuredContent"]["messages"]:
+            [envelope] = envelopes_in(message["envelope"])
+            assert envelope.attributes["from-name"] == claude.name
+            got[message["text"]] = envelope.attributes.get("from-subagent") == "true"
+        return set(got)
+
+    poll(read, lambda found: found >= texts, within_s=STEP_SECONDS)
+    entries = json.loads(claude.broker.ctl("log", "--json").stdout)["entries"]
+    logged = {entry["text"]: entry["from"].get("subagent") is True for entry in entries}
+    assert {text: logged[text] for text in got} == got
+    return got
+
+
+def test_what_a_subagent_sends_says_so(api: Claude, ann: ShimProcess) -> None:
+    """1.9: also of several at once, beside the session itself, whose messages do not say it, then or later."""
+    names = ("one", "two", "main")
+    for name in names:
+        api.model.play(f"tell-{name}", Wait(f"{name} may"), Call("send_message", {"to": "ann", "message": name}))
+    api.model.play("spawn", delegate("tell-one"), delegate("tell-two"))
+    assert api.terminal is not None
+    api.terminal.enter("[[play spawn]] [[play tell-main]]", STEP_SECONDS)
+    for name in names:
+        api.model.wait_for_gate(f"{name} may", STEP_SECONDS)
+    for name in names:
+        api.model.open_gate(f"{name} may")
+    assert who_wrote(api, ann, set(names)) == {"one": True, "two": True, "main": False}
+    api.row(state="idle")
+    api.model.play("after", Call("send_message", {"to": "ann", "message": "after"}))
+    api.terminal.enter("[[play after]]", STEP_SECONDS)
+    assert who_wrote(api, ann, {"after"}) == {"after": False}
+
+
+def test_a_subagent_is_told_from_the_session_though_its_user_is_asked(running: PrivateBroker, ann: ShimProcess) -> None:
+    """1.9: what is said before the call decides nothing about it, and is there after the answer."""
+    with claude_code(running, "api") as api:
+        terminal = api.open("--permission-mode=default", "--allowedTools=Agent,mcp__xsession__list_agents")
+        api.model.play("tell", Call("send_message", {"to": "ann", "message": "asked-first"}))
+        api.model.play("spawn", delegate("tell"))
+        terminal.enter("[[play spawn]]", STEP_SECONDS)
+        terminal.wait_for_screen("Do you want to proceed", STEP_SECONDS)
+        assert ann.call("read_messages")["structuredContent"]["messages"] == []
+
+        def answer() -> list[dict[str, Any]]:
+            terminal.press("Enter")  # a dialog takes no key in its first moment
+            entries: list[dict[str, Any]] = json.loads(api.broker.ctl("log", "--json").stdout)["entries"]
+            return entries
+
+        poll(answer, bool, within_s=STEP_SECONDS)
+        assert who_wrote(api, ann, {"asked-first"}) == {"asked-first": True}
+
+
 class TestOlder:
     """A version that has no inbox: woken by a hook that waits, told by the answers of others."""
 
@@ -456,6 +527,15 @@ class TestOlder:
         assert envelope_of(request, sent["id"]).body == "BUSY-2"
         older.model.open_gate("rest")
         older.await_state(sent["id"], "delivered")
+
+    def test_what_a_subagent_sends_says_so_there_too(self, older: Claude, ann: ShimProcess) -> None:
+        """1.9."""
+        older.model.play("tell", Call("send_message", {"to": "ann", "message": "sub"}))
+        main = Call("send_message", {"to": "ann", "message": "main"})
+        older.model.play("spawn", delegate("tell"), main)
+        assert older.terminal is not None
+        older.terminal.enter("[[play spawn]]", STEP_SECONDS)
+        assert who_wrote(older, ann, {"sub", "main"}) == {"sub": True, "main": False}
 
     def test_a_clear_leaves_one_waiter_and_no_mail_behind(self, older: Claude) -> None:
         old = older.row(state="idle")

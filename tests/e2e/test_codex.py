@@ -351,11 +351,23 @@ def test_a_command_of_its_shell_is_the_session(house: House) -> None:
     house.end(terminal)
 
 
+OWN = Call("send_message", {"to": "ann", "message": "OWN-67"})
+
+
+def says_subagent(house: House, message: dict[str, Any]) -> bool:
+    """Whether its envelope and the log say that a subagent wrote it; both say the same."""
+    (envelope,) = envelopes_in(message["envelope"])
+    entries = json.loads(house.broker.ctl("log", "--json").stdout)["entries"]
+    (logged,) = [entry["from"].get("subagent") is True for entry in entries if entry["id"] == message["id"]]
+    assert logged is (envelope.attributes.get("from-subagent") == "true")
+    return logged
+
+
 def test_a_subagent_is_not_listed_and_writes_in_its_sessions_name(
     house: House, terminal: Terminal, ann: ShimProcess
 ) -> None:
     """1.9: it has an MCP server of its own, in a thread of its own; another session in the same daemon is not it."""
-    house.model.play("delegate", Call("spawn_agent", {"message": "[[play report]]"}), Wait("sub is done"))
+    house.model.play("delegate", Call("spawn_agent", {"message": "[[play report]]"}), Wait("sub is done"), OWN)
     house.model.play("report", Call("send_message", {"to": "ann", "message": "REPORT-65"}), Wait("sub may end"))
     session = house.only(state="idle", delivery="push")
     other = house.open(*ASKS)
@@ -363,7 +375,7 @@ def test_a_subagent_is_not_listed_and_writes_in_its_sessions_name(
     terminal.enter("[[play delegate]]", STEP_SECONDS)
     message = read_one(ann)
     assert (message["from"], message["text"]) == (session["id"], "REPORT-65")
-    assert "subagent" in message["envelope"].partition("\n| ")[0]
+    assert says_subagent(house, message)
     house.model.wait_for_gate("sub may end", STEP_SECONDS)
     assert len(house.sessions()) == 2
     sent = send(ann, session["ref"], "FOR-MAIN-66", reply_to=message["id"])
@@ -372,6 +384,9 @@ def test_a_subagent_is_not_listed_and_writes_in_its_sessions_name(
     _, envelope = house.await_envelope("FOR-MAIN-66")
     assert envelope.attributes["reply-to"] == message["id"]
     house.await_state(sent["id"], "delivered")
+    message = read_one(ann)
+    assert (message["from"], message["text"]) == (session["id"], "OWN-67")
+    assert not says_subagent(house, message)
     house.end(other)
 
 
@@ -452,6 +467,28 @@ def test_exec_is_told_at_its_next_step(trusted: House, ann: ShimProcess) -> None
     assert len([event for event in request.new if "NOTE-90" in event.text]) == 1
     assert "DONE" in run.wait(STEP_SECONDS).stdout
     house.await_state(sent["id"], "delivered")
+    house.await_sessions(0)
+
+
+def test_a_subagent_of_exec_says_so_too(trusted: House) -> None:
+    """1.9: also without the daemon."""
+    house = trusted
+    reader = introduce(house, "dora", XSESSIOND_CLASS="bypass")
+    house.model.play(
+        "delegate",
+        Call("spawn_agent", {"message": "[[play report]]"}),
+        Wait("sub is done"),
+        Call("send_message", {"to": "dora", "message": "OWN-92"}),
+    )
+    house.model.play("report", Call("send_message", {"to": "dora", "message": "REPORT-91"}))
+    run = house.codex.start("[[play delegate]]", "-s", "read-only")
+    message = read_one(reader)
+    assert (message["text"], says_subagent(house, message)) == ("REPORT-91", True)
+    house.only(id=message["from"])
+    house.model.open_gate("sub is done")
+    own = read_one(reader)
+    assert (own["text"], own["from"], says_subagent(house, own)) == ("OWN-92", message["from"], False)
+    assert "DONE" in run.wait(STEP_SECONDS).stdout
     house.await_sessions(0)
 
 

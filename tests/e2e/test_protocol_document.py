@@ -175,7 +175,7 @@ def test_a_held_message_has_the_fields_of_the_document(broker: PrivateBroker) ->
             assert {name: hold[side][name] for name in shown[side] if name != "id"} == {
                 name: value for name, value in shown[side].items() if name != "id"
             }
-        same = ("cause", "rule", "text", "bytes", "summary", "sender_class", "receiver_class", "flags")
+        same = ("cause", "rule", "text", "bytes", "summary", "sender_class", "receiver_class", "flags", "subagent")
         assert {name: hold[name] for name in same} == {name: shown[name] for name in same}
         assert (hold["id"], hold["expires_at"]) == (sent["id"], sent["expires_at"])
 

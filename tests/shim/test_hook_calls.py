@@ -177,3 +177,51 @@ def test_a_hook_that_its_harness_gave_up_gives_its_mail_back(shim: ShimProcess, 
     asked = shim._last_id + 1
     shim.post_call("hook", hook_event_name="PostToolUse", session_id="c-1")
     assert fake.next("release", "handed", "ack") == ("release", {"ids": [message_id(1)]})
+
+
+def before_call(shim: ShimProcess, call_id: str, agent_id: str) -> None:
+    assert hook(shim, "PreToolUse", tool_use_id=call_id, agent_id=agent_id) == {}
+
+
+def use(shim: ShimProcess, call_id: str, tool: str, **arguments: object) -> Any:
+    """A model's own call, as Claude Code makes it."""
+    meta = {"claudecode/toolUseId": call_id, "progressToken": 1}
+    return shim.ask("tools/call", {"name": tool, "arguments": arguments, "_meta": meta})
+
+
+def test_what_a_subagent_sends_says_so_and_what_the_session_sends_does_not(shim: ShimProcess, fake: FakeBroker) -> None:
+    """1.9: by the hook before the call. Nothing that a model writes says it."""
+    fake.answers["send"] = lambda params: {"id": message_id(1), "state": "queued", "to": {"name": params["to"]}}
+    before_call(shim, "toolu_sub", "a1")
+    before_call(shim, "toolu_main", "")
+    for call_id, says_so in (("toolu_main", None), ("toolu_sub", True), ("toolu_unheard", None)):
+        use(shim, call_id, "send_message", to="ann", message="hello", subagent=not says_so)
+        assert fake.next("send")[1].get("subagent") is says_so, call_id
+
+
+def test_a_subagent_is_given_nothing_that_is_for_the_session(shim: ShimProcess, fake: FakeBroker) -> None:
+    """1.9: no mail beside its results, and it can take none."""
+    fake.mail.append(make_message(message_id(1), "for the session"))
+    for call_id, tool, arguments in (
+        ("toolu_1", "read_messages", {}),
+        ("toolu_2", "rename_session", {"name": "mine"}),
+    ):
+        before_call(shim, call_id, "a1")
+        assert use(shim, call_id, tool, **arguments)["structuredContent"]["error"]["code"] == "not_permitted"
+    before_call(shim, "toolu_3", "a1")
+    assert "for the session" not in "".join(texts(use(shim, "toolu_3", "list_agents")))
+    before_call(shim, "toolu_4", "")
+    assert "for the session" in "".join(texts(use(shim, "toolu_4", "read_messages")))
+
+
+def test_the_word_before_a_call_is_no_step_of_the_session(shim: ShimProcess, fake: FakeBroker) -> None:
+    """That a tool is about to run proves nothing of what the model has read."""
+    hook(shim, "UserPromptSubmit", prompt="x")
+    fake.mail.append(make_message(message_id(1), "text"))
+    fake.tell({"method": "mail", "params": {"queued": 1}})
+    shim.ask("ping")
+    assert "| text" in hook(shim, "PostToolUse")["hookSpecificOutput"]["additionalContext"]
+    before_call(shim, "toolu_1", "")
+    assert fake.next("ack", "handed") == ("handed", {"ids": [message_id(1)]})
+    assert hook(shim, "Stop") == {}
+    assert fake.next("ack") == ("ack", {"ids": [message_id(1)]})

@@ -26,6 +26,7 @@ DOORS = {
     "evidence": "evidence that it was read",
 }
 """The fields of `Doors`, as the document calls them."""
+SUBAGENTS = "evidence that a subagent sent it"
 Row = tuple[str, Callable[[Harness], str]]
 
 
@@ -35,11 +36,13 @@ def make_lines() -> list[str]:
         ("tested versions", _versions),
         *((title, lambda one, door=door: getattr(one.doors, door)) for door, title in DOORS.items()),
         ("permission class", lambda one: one.class_source),
+        (SUBAGENTS, lambda one: one.subagents or "it does not tell"),
         ("goes on with a conversation", lambda one: f"`{shlex.join(one.resume)}`".replace("'", "")),
     ]
     shown: list[Row] = [
         ("version", _pinned),
         *((title, lambda one, door=door: _tests(one, door)) for door, title in DOORS.items()),
+        (SUBAGENTS, lambda one: _tests(one, "subagents")),
     ]
     between = "Each of the ways in, and what proves it, was seen with the real program, by these tests:"
     return [*_lines(can), "", between, "", *_lines(shown)]
@@ -57,7 +60,7 @@ def _pinned(harness: Harness) -> str:
 
 def _tests(harness: Harness, door: str) -> str:
     links = []
-    for path, test in SHOWN[harness.name, door]:
+    for path, test in SHOWN.get((harness.name, door), ()):
         words = test.removeprefix("test_").replace("_", " ")
         links.append(f"[{words}](../{E2E}/{path})")
     return ", ".join(links)

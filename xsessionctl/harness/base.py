@@ -74,12 +74,13 @@ class Doors:
 class Harness:
     """One harness.
 
-    name: as in the settings and in `list`. title: its own name. program: what is started. programs: where else that
-    may be, below the home directory, when it is not in PATH. tested: the oldest and the newest version that the tests
-    ran with. class_source: where the permission class comes from; class_told: whether the harness tells it. resume: the
-    command that goes on with a conversation. parts: what should be where. advice: what the user has to do besides.
-    switched_off: what they have switched off that we need, by what their files say. inspect: what the harness itself
-    says of ours, asked through its program; the last three as sentences.
+    name: as in the settings and in `list`. title: its own name. program: what is started. programs: where else that may
+    be, below the home directory, when it is not in PATH. tested: the oldest and the newest version that the tests ran
+    with. class_source: where the permission class comes from; class_told: whether the harness tells it. subagents: what
+    tells that a subagent sent a message, None if nothing does. resume: the command that goes on with a conversation.
+    parts: what should be where. advice: what the user has to do besides. switched_off: what they have switched off that
+    we need, by what their files say. inspect: what the harness itself says of ours, asked through its program; the last
+    three as sentences.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Harness:
     doors: Doors
     class_source: str
     class_told: bool
+    subagents: str | None
     resume: tuple[str, ...]
     parts: Callable[[Site], Sequence[Part]]
     advice: Callable[[Site], Sequence[str]] = lambda site: ()

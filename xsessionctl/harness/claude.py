@@ -17,6 +17,7 @@ from xsessionctl.harness.base import Doors, Harness, Part, Site, Version, is_on
 from xsessionctl.harness.entries import SERVER, Hooks, Server
 from xsessionctl.harness.json_edit import Json
 from xsessionctl.harness.tool_hooks import command_hook, tool_hook
+from xsessionctl.shim.claude import BEFORE_CALL, CALL_FIELDS
 from xsessionctl.shim.dialects import CLAUDE
 
 TOOL_HOOKS_FROM = (2, 1, 118)
@@ -25,6 +26,8 @@ ALL_EVENTS_FROM = (2, 1, 197)
 """The oldest version that was seen to know all of the events."""
 BASIC_EVENTS = ("UserPromptSubmit", "PostToolUse", "Stop", "Notification")
 """Those that the versions before are given: one that they do not know would cost them all of their settings."""
+OUR_TOOLS = f"mcp__{SERVER}__.*"
+"""Matches the tools of our server and no others: only of their calls it matters whether they are a subagent's."""
 INBOX_FROM = (2, 1, 224)
 """The first version whose sessions have an inbox."""
 HOOK_S = 5
@@ -61,6 +64,8 @@ def _hooks(site: Site) -> dict[str, list[dict[str, object]]]:
             by_tool = has(TOOL_HOOKS_FROM)
             hook = tool_hook(fields, timeout=HOOK_S) if by_tool else command_hook(command(event), timeout=HOOK_S)
             groups[event] = [hook]
+    if has(TOOL_HOOKS_FROM):  # a command could not prove what it says
+        groups[BEFORE_CALL] = [tool_hook(CALL_FIELDS, matcher=OUR_TOOLS, timeout=HOOK_S)]
     if not has(INBOX_FROM):
         for event in WAITING:
             groups[event] = [command_hook(f"{command(event)} wait", timeout=WAIT_S, asyncRewake=True)]
@@ -85,6 +90,7 @@ HARNESS = Harness(
     ),
     class_source="`permission_mode` of each hook, from the first prompt on",
     class_told=True,
+    subagents="PreToolUse, before each call of our tools (from 2.1.118)",
     resume=("claude", "--resume", "{harness_session_id}"),
     parts=_parts,
     switched_off=_switched_off,

@@ -104,6 +104,7 @@ HARNESS = Harness(
     class_source="approval policy and sandbox, as the app-server has them, from the first turn on; without it, "
     "`permission_mode` of each hook, and the sandbox that each tool call tells",
     class_told=True,
+    subagents="each call: its thread is a subagent's",
     resume=("codex", "resume", "{harness_session_id}"),
     parts=_parts,
     advice=_advice,

@@ -56,6 +56,7 @@ HARNESS = Harness(
     ),
     class_source="what you say when you install; it does not tell",
     class_told=False,
+    subagents=None,  # its hooks and calls are the same in a subagent
     resume=("gemini", "--resume", "{harness_session_id}"),
     parts=_parts,
     switched_off=_switched_off,

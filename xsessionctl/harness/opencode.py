@@ -51,6 +51,7 @@ HARNESS = Harness(
     ),
     class_source="what you say when you install; it does not tell",
     class_told=False,
+    subagents="the plugin: the session that calls has a parent",
     resume=("opencode", "--session", "{harness_session_id}"),
     parts=_parts,
 )

@@ -117,7 +117,7 @@ class Calls:
         if self._identity.off:
             self._write(_Running(call, {}, 0.0), answers.tell_refusal(_OFF), is_error=True)
             return
-        if self._identity.guest and call.tool not in FOR_SUBAGENTS:
+        if call.aside and call.tool not in FOR_SUBAGENTS:
             refusal = Refusal("not_permitted", NOT_FOR_SUBAGENTS)
             self._write(_Running(call, {}, 0.0), answers.tell_refusal(refusal.to_json()), is_error=True)
             return
@@ -129,7 +129,7 @@ class Calls:
         if call.tool == "send_message":
             # One call is one message, however often the link breaks.
             params.setdefault("key", f"mcp-{os.urandom(16).hex()}")
-            if call.aside or self._identity.guest:
+            if call.aside:
                 params["subagent"] = True
             wait = params.get("wait_reply")
             if isinstance(wait, int | float):
@@ -245,7 +245,7 @@ class Calls:
 
     def _fetch_mail(self, item: _Running) -> None:
         """What waits for this session comes along with the result."""
-        if self._link.state != "up" or item.call.aside or self._identity.guest:
+        if self._link.state != "up" or item.call.aside:
             self._show(item, Batch())
             return
 

@@ -23,7 +23,7 @@ from xsessionctl.shim.hooks import Hooks
 from xsessionctl.shim.identity import Identity
 from xsessionctl.shim.protocol import Call
 from xsessionctl.shim.session import Session
-from xsessionctl.shim.tools import FOR_SUBAGENTS, NOT_FOR_SUBAGENTS, list_tools
+from xsessionctl.shim.tools import list_tools
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -159,8 +159,8 @@ class Conversation:
     def call(self, request_id: int, tool: str, arguments: dict[str, object], *, subagent: bool) -> None:
         """Its model, or that of one of its subagents, uses a tool."""
         call = Call(request_id, tool, arguments, {}, "", None)
-        if tool not in TOOLS or (subagent and tool not in FOR_SUBAGENTS):
-            text = NOT_FOR_SUBAGENTS if tool in TOOLS else f"There is no tool {tool[:80]!r}."
+        if tool not in TOOLS:
+            text = f"There is no tool {tool[:80]!r}."
             self.calls.answer(call, text, is_error=True, done=_nothing, dropped=_nothing)
             return
         call.aside = subagent

@@ -110,6 +110,7 @@ class Shim:
                     self._hear(event)
                 else:
                     self._session.note_origin(event.meta, {})
+                    event.aside = self._session.is_subagents(event.meta)
                     self._introduce()
                     self._calls.start(event)
             elif isinstance(event, Cancel):

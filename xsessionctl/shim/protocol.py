@@ -52,8 +52,8 @@ class Reply:
 
 
 class Call:
-    """A tool call. `arguments` and `meta` are as they came, `revision` is the one to answer in. `aside`: another model
-    than the session's own gets its result."""
+    """A tool call. `arguments` and `meta` are as they came, `revision` is the one to answer in. `aside`: a
+    subagent of the session made it, and gets its result."""
 
     __slots__ = ("arguments", "aside", "batch", "cancelled", "id", "meta", "revision", "tool")
 

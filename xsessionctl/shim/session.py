@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from xsessionctl.shim.broker_link import Rendezvous
+    from xsessionctl.shim.claude import ToolUses
     from xsessionctl.shim.doors.codex import CodexDoor
     from xsessionctl.shim.doors.codex_clients import Clients
     from xsessionctl.shim.doors.codex_queue import Queue
@@ -47,6 +48,7 @@ class Session:
         self.sources: list[Source] = [self.link, self]
         self.on_up: Callable[[], None] = _nothing
         self._door: Door | None = None
+        self._tool_uses: ToolUses | None = None
         self._codex: CodexDoor | None = None
         self._clients: Clients | None = None
         self._queue: Queue | None = None
@@ -76,8 +78,10 @@ class Session:
             supply = self.courier.supply
             supply.on_change = lambda: directory.flag("mail", on=supply.anything_waits)
         if harness == "claude":
+            from xsessionctl.shim.claude import ToolUses
             from xsessionctl.shim.doors import claude
 
+            self._tool_uses = ToolUses()
             self.hooks.look = claude.find_look(self.identity)
             self.use_door(claude.open_door(self.identity, directory))
         elif harness == "gemini":
@@ -126,7 +130,14 @@ class Session:
 
     def note_origin(self, meta: Mapping[str, object], fields: Mapping[str, object]) -> bool:
         """Where a tool call came from, as its `_meta` and, of a hook, its fields say. False if it says nothing about
-        what the session does: it is a subagent's, or no hook of the harness at all."""
+        what the session does: it is a subagent's, or only about a call, or no hook of the harness at all."""
+        if self._tool_uses is not None:
+            from xsessionctl.shim.claude import BEFORE_CALL
+
+            if fields.get("hook_event_name") != BEFORE_CALL:
+                return True
+            self._tool_uses.hear(fields)
+            return False
         if self._codex is None or self.hooks is None or self.identity.off:
             return True
         from xsessionctl.shim.codex import IDENTIFY, Origin
@@ -142,6 +153,10 @@ class Session:
                 self._queue.know(origin.thread)
         self.hooks.note_policy(None, origin.unsandboxed)
         return fields.get("hook_event_name") != IDENTIFY
+
+    def is_subagents(self, meta: Mapping[str, object]) -> bool:
+        """Whether a model's tool call with this `_meta`, of which `note_origin` knows, is known to be a subagent's."""
+        return self.identity.guest or (self._tool_uses is not None and self._tool_uses.is_subagents(meta))
 
     def _be_guest(self, conversation: str) -> None:
         """This process serves a subagent: it is no session, and speaks for the one that the subagent belongs to."""

@@ -165,6 +165,9 @@ SHIM_MAIL_BYTES = 48 << 10
 whole."""
 SHIM_REMEMBERED_IDS = 1024
 """Messages that a shim knows it has shown: more than can be leased at once."""
+SHIM_TOOL_USES, SHIM_TOOL_USE_ID = 256, 128
+"""Calls that a shim knows to be a subagent's, and the characters of such an id: more than are on their way at once, and
+longer than the ids of any API."""
 SHIM_SENT_TEXT_BYTES = 200
 """The text that answers a send."""
 

@@ -176,6 +176,7 @@ def shape_hold(message: Message, sender: SessionShape | None, target: SessionSha
         "id": row.id,
         "from": origin,
         "to": target,
+        "subagent": row.subagent,
         "cause": hold.cause,
         "rule": hold.rule,
         "held_at": format_time(hold.held_at),
@@ -293,10 +294,13 @@ it was first queued and handed, and before those that end it."""
 def shape_entry(row: MessageRow, events: Sequence[EventRow] = (), *, with_text: bool) -> dict[str, object]:
     """One line of the log. events: of this message; they say what was decided about it, by whom and by which rule.
     with_text: whether what its sender wrote is shown, the summary too."""
+    origin: dict[str, object] = {"kind": row.sender_kind, "id": row.sender_id, "name": row.sender_name}
+    if row.subagent:
+        origin["subagent"] = True
     return {
         "id": row.id,
         "state": row.state,
-        "from": {"kind": row.sender_kind, "id": row.sender_id, "name": row.sender_name},
+        "from": origin,
         "to": {"id": row.target_id, "name": row.target_name},
         "sent_at": format_time(row.sent_at),
         "delivered_at": format_time_or_none(row.delivered_at),

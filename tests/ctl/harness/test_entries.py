@@ -175,11 +175,11 @@ def test_timeouts_are_in_the_harness_s_own_unit(name: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "version, events, waits",
     [
-        ((2, 1, 332), 8, 0),
-        ((2, 1, 200), 8, 2),  # no inbox yet: one hook waits for mail
-        ((2, 1, 118), 5, 2),  # no more events than all versions know
+        ((2, 1, 332), 9, 0),
+        ((2, 1, 200), 9, 2),  # no inbox yet: one hook waits for mail
+        ((2, 1, 118), 6, 2),  # no more events than all versions know
         ((2, 0, 0), 5, 2),
-        (None, 8, 0),
+        (None, 9, 0),
     ],
 )
 def test_older_versions_of_claude_code_are_given_what_they_know(
@@ -200,6 +200,26 @@ def test_older_versions_of_claude_code_are_given_what_they_know(
     newer = home.with_version(2, 1, 332)
     newer.install()
     assert newer.faults() == {}
+
+
+def test_an_installation_that_does_not_hear_before_a_call_is_outdated(tmp_path: Path) -> None:
+    """1.9, I3: one of before is told apart, and an installation again gives it what it lacks, for our tools alone."""
+    home = make_home(tmp_path, "claude")
+    home.install()
+    settings = home.path / ".claude" / "settings.json"
+    whole = settings.read_text()
+    [group] = as_list(hooks_of(whole, "PreToolUse"))
+    assert group["matcher"] == "mcp__xsession__.*"
+    [handler] = as_list(group["hooks"])
+    told = {name: f"${{{name}}}" for name in ("hook_event_name", "session_id", "agent_id", "tool_use_id")}
+    assert (handler["type"], handler["tool"], handler["input"]) == ("mcp_tool", "hook", told)
+    settings.write_text(FORM.remove(whole, ("hooks", "PreToolUse")))
+    assert list(home.faults().values()) == ["outdated"]
+    home.install()
+    assert home.faults() == {}
+    assert FORM.parse(settings.read_text()) == FORM.parse(whole)
+    home.uninstall()
+    assert "xsession" not in (settings.read_text() if settings.exists() else "")
 
 
 def test_every_harness_is_described() -> None:
