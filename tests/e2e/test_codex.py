@@ -475,17 +475,17 @@ def test_a_subagent_of_exec_says_so_too(trusted: House) -> None:
     house = trusted
     reader = introduce(house, "dora", XSESSIOND_CLASS="bypass")
     house.model.play(
-        "delegate",
-        Call("spawn_agent", {"message": "[[play report]]"}),
-        Wait("sub is done"),
+        "delegate-91",
+        Call("spawn_agent", {"message": "[[play report-91]]"}),
+        Wait("sub has told"),
         Call("send_message", {"to": "dora", "message": "OWN-92"}),
     )
-    house.model.play("report", Call("send_message", {"to": "dora", "message": "REPORT-91"}))
-    run = house.codex.start("[[play delegate]]", "-s", "read-only")
+    house.model.play("report-91", Call("send_message", {"to": "dora", "message": "REPORT-91"}))
+    run = house.codex.start("[[play delegate-91]]", "-s", "read-only")
     message = read_one(reader)
     assert (message["text"], says_subagent(house, message)) == ("REPORT-91", True)
     house.only(id=message["from"])
-    house.model.open_gate("sub is done")
+    house.model.open_gate("sub has told")
     own = read_one(reader)
     assert (own["text"], own["from"], says_subagent(house, own)) == ("OWN-92", message["from"], False)
     assert "DONE" in run.wait(STEP_SECONDS).stdout
