@@ -105,10 +105,22 @@ def test_a_name_is_a_name(house: House) -> None:
 
 def test_there_is_room_for_so_many(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grants, "GRANTS_MOST", 2)
-    grant(house, "one")
-    grant(house, "two")
-    assert refused(lambda: grant(house, "three")).code == "refused"
-    assert grant(house, "two")["replaced"]
+    grant(house, "one", directory="/1")
+    grant(house, "two", directory="/2")
+    assert "granted already" in refused(lambda: grant(house, "three", directory="/3")).text
+    assert grant(house, "two", directory="/2")["replaced"]
+
+
+def test_a_directory_is_of_one_grant(house: House) -> None:
+    """S20: the socket in it would be one session's, and the token another's."""
+    given = grant(house)
+    refusal = refused(lambda: grant(house, "crate"))
+    assert refusal.code == "refused"
+    assert "is granted to box" in refusal.text
+    assert house.doors == {given["session"]["id"]: f"{DIRECTORY}/session.sock"}
+    assert grant(house)["replaced"]
+    house.human().ask("revoke_grant", of="box")
+    assert grant(house, "crate")["session"]["name"] == "crate"
 
 
 # -- its container -----------------------------------------------------------------------------------------------------

@@ -53,7 +53,8 @@ class Granting:
     # -- a human's word ------------------------------------------------------------------------------
 
     def grant(self, wire: Wire, request: Grant, now: Now) -> None:
-        """A new grant, or a new token for one that there is. Raises Refusal: not_permitted, usage, name_taken."""
+        """A new grant, or a new token for one that there is. Raises Refusal: not_permitted, usage, refused,
+        name_taken."""
         require_human(self._core, wire, "grant a session to a container")
         params = request.params
         for path in (params.directory, params.cwd):
@@ -67,6 +68,7 @@ class Granting:
     def _grant(self, wire: Wire, request: Grant, name: str, now: Now) -> None:
         params, core = request.params, self._core
         session = self._find(name)
+        self._require_own(params.directory, session)
         replaced = session is not None
         if session is None:
             session = self._make(name)
@@ -112,6 +114,16 @@ class Granting:
             text = f"{GRANTS_MOST} sessions are granted already."
             raise Refusal("refused", text, "Revoke some: xsessionctl grant --list has them.")
         return same
+
+    def _require_own(self, directory: str, session: Session | None) -> None:
+        """Raises Refusal if another session's socket is there: the token beside it would be of no use at that."""
+        for one in self._core.roster.known.values():
+            if one is not session and one.grant is not None and one.grant.directory == directory:
+                raise Refusal(
+                    "refused",
+                    f"{directory} is granted to {one.name} [{one.ref}] already.",
+                    "Name another directory, or revoke that grant first.",
+                )
 
     def _make(self, name: str) -> Session:
         session_id = session_id_from(self._core.entropy(ID_BYTES))
