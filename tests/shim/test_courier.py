@@ -130,6 +130,17 @@ def test_nothing_is_posted_while_something_is_without_evidence() -> None:
     assert len(rig.door.posted) == 2
 
 
+def test_what_is_being_fetched_for_the_door_is_not_overtaken_either() -> None:
+    """7.3: the result of a tool that ends now carries no later one."""
+    rig = Rig()
+    rig.courier.hear("mail", {"queued": 1})
+    assert rig.courier.under_way
+    rig.give(1)
+    rig.door.done(WRITTEN)
+    rig.see()
+    assert not rig.courier.under_way
+
+
 def test_a_door_that_says_not_now_is_tried_again_with_the_same() -> None:
     """W10: a busy refusal loses nothing, and no lease is given up for it."""
     rig = Rig()

@@ -70,7 +70,7 @@ class Courier:
     @property
     def under_way(self) -> bool:
         """Whether messages are on their way by the door or a hook, so that later ones must not overtake them."""
-        return self._posted is not None or self._kept is not None or bool(self._shown)
+        return self.supply.taking or self._posted is not None or self._kept is not None or bool(self._shown)
 
     @property
     def _is_open(self) -> bool:
