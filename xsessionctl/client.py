@@ -82,7 +82,7 @@ def timed_out(*, sent: bool) -> ClientError:
     return ClientError(
         "timeout",
         "The broker did not answer in time.",
-        "Look at `xsessionctl status`; `--timeout S` waits longer.",
+        "`xsessionctl doctor` finds out what keeps it; `--timeout S` waits longer.",
         sent=sent,
     )
 

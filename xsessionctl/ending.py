@@ -13,6 +13,7 @@ from time import monotonic, sleep
 from xsessionctl.client import ClientError, Connection
 from xsessionctl.granted import granted_socket
 from xsessionctl.lifecycle import FIRST_PAUSE_S, broker_command, connect_if_running, ensure_broker
+from xsessionctl.requests import wait_for_successor
 from xsessionctl.whole_file import write_whole
 from xsessiond.paths import Paths
 
@@ -61,7 +62,8 @@ def stop_broker(paths: Paths, deadline: float) -> Stopped:
 
 class Restarted:
     """What `restart_broker` did. how: `handed over`, `replaced` (stopped and started again), or `started`, since none
-    ran. before, after: the `broker` part of `status` on either side; before is empty where none ran.
+    ran or the one that did ended by itself. before, after: the `broker` part of `status` on either side; before is
+    empty where none ran.
     """
 
     __slots__ = ("after", "before", "how")
@@ -72,29 +74,46 @@ class Restarted:
 
 def restart_broker(paths: Paths, deadline: float) -> Restarted:
     """Has the broker hand over to the one of this installation; an older one, which cannot, is stopped and started.
-    Returns when the new one answers. Raises ClientError; then the broker of before goes on, unless it says otherwise.
+    Returns when the new one answers. While somebody else restarts it or ends it, that is awaited. Raises ClientError;
+    then the broker of before goes on, unless it says otherwise.
     """
-    link = connect_if_running(paths, deadline)
-    if link is None:
-        return Restarted("started", {}, _answering(ensure_broker(paths, deadline)[0]))
-    with link:
-        before = _broker_of(link)
-        if granted_socket() is None:  # in a container the paths are not the broker's, which refuses anyway
-            _name_successor(paths)
+    before: dict[str, object] = {}
+    while (link := connect_if_running(paths, deadline)) is not None:
         try:
-            link.call("restart")
+            with link:
+                before = _broker_of(link)
+                if granted_socket() is None:  # in a container the paths are not the broker's, which refuses anyway
+                    _name_successor(paths)
+                link.call("restart")
+                link.closed_by_peer()
         except ClientError as problem:
-            if problem.code != "version_mismatch":
+            if problem.code == "version_mismatch":
+                _forget_successor(paths)
+                stop_broker(paths, deadline)
+                return Restarted("replaced", before, _await_broker(paths, deadline))
+            if not wait_for_successor(
+                problem, deadline, harmless=True
+            ):  # a restart more than was asked for hurts nobody
                 raise
-            _forget_successor(paths)
-            stop_broker(paths, deadline)
-            return Restarted("replaced", before, _answering(ensure_broker(paths, deadline)[0]))
-        link.closed_by_peer()
-    # The socket never closes: who connects now waits in it until the new broker listens.
-    after = _answering(ensure_broker(paths, deadline)[0])
-    if after.get("instance") == before.get("instance"):
-        raise ClientError("internal", "The broker said that it would be replaced, and goes on as it was.")
-    return Restarted("handed over", before, after)
+        else:
+            # The socket never closes: who connects now waits in it until the new broker listens.
+            after = _await_broker(paths, deadline)
+            if after.get("instance") == before.get("instance"):
+                raise ClientError("internal", "The broker said that it would be replaced, and goes on as it was.")
+            return Restarted("handed over" if after.get("pid") == before.get("pid") else "started", before, after)
+    return Restarted("started", before, _await_broker(paths, deadline))
+
+
+def _await_broker(paths: Paths, deadline: float) -> dict[str, object]:
+    """The `broker` part of what the next broker answers. Should it end before it does, there is another, or the reason
+    why none can start.
+    """
+    while True:
+        try:
+            return _answering(ensure_broker(paths, deadline)[0])
+        except ClientError as problem:
+            if not wait_for_successor(problem, deadline, harmless=True):
+                raise
 
 
 def _answering(link: Connection) -> dict[str, object]:

@@ -195,7 +195,7 @@ def _in_full(
     verb: str, params: "Document", answer: "Document | None", deadline: float, *, asked: bool, as_json: bool
 ) -> int:
     """The same request through the full client, or the refusal that it got already."""
-    from xsessionctl.client import link_lost, refusal
+    from xsessionctl.client import link_lost, refusal, timed_out
     from xsessionctl.outcome import conclude, send_code
     from xsessionctl.output import Sink
     from xsessionctl.render import lines_of
@@ -205,7 +205,8 @@ def _in_full(
         if answer is not None and not (refused := refusal(answer)).unheard:
             raise refused
         if answer is None and asked and verb == "send":
-            raise outcome_unknown(link_lost("no answer"))
+            late = monotonic() >= deadline
+            raise outcome_unknown(timed_out(sent=True) if late else link_lost("no answer"))
         return ask(verb, params, deadline)
 
     return conclude(work, lines_of(verb, params), Sink(), as_json=as_json, code=send_code if verb == "send" else None)

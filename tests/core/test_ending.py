@@ -146,6 +146,27 @@ def test_a_stop_meanwhile_is_a_stop(house: House) -> None:
     assert (house.stopped, house.handed_over) == ("the service manager", False)
 
 
+@pytest.mark.parametrize("how", ["stop", "signal"])
+def test_a_stop_in_the_middle_of_a_handover_is_a_stop(house: House, how: str) -> None:
+    """15.5: else the manager's signal, or a person's word, would be lost: it is the same process that goes on."""
+    api = house.join("api")
+    line = house.human()
+    line.ask("restart")
+    assert house.handed_over
+    if how == "stop":
+        assert line.ask("stop") == {"stopping": True, "pid": 4711}
+    else:
+        house.handle(StopAsked("the service manager"))
+    assert house.stopped == ("asked by a client" if how == "stop" else "the service manager")
+    assert not house.handed_over
+    assert api.line.notes[-2:] == [("bye", {"reason": "restarting"}), ("bye", {"reason": "stopping"})]
+    refusal = refused(lambda: api.line.ask("list"))
+    assert (refusal.text, refusal.data["retry_after_s"]) == ("The broker is stopping.", None)
+    assert refused(lambda: line.ask("restart")).code == "no_broker"
+    house.handle(StopAsked("again"))
+    assert house.stopped != "again"
+
+
 @pytest.mark.parametrize("method", ["stop", "restart"])
 def test_an_agent_may_neither_stop_nor_restart_it(house: House, method: str) -> None:
     """5.2, 13: nor may a process below one."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ctl.faulty_broker import faulty_broker, say
+from tests.ctl.faulty_broker import faulty_broker, hang, say
 from tests.support.private_broker import PrivateBroker
 from tests.support.wire_client import Member
 from xsessionctl import client, fast
@@ -131,6 +131,20 @@ def test_a_send_whose_answer_was_lost_is_not_sent_again(
     error = json.loads(capsys.readouterr().out)["error"]
     assert "not known whether the message was accepted" in error["text"]
     assert "xsessionctl check" in error["hint"]
+
+
+def test_a_send_that_nobody_answers_in_time_says_that(
+    short_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """L4: a broker that hangs is no broker that went away: another text, and another exit code."""
+    monkeypatch.setenv("XSESSIOND_RUNTIME_DIR", str(short_dir))
+    monkeypatch.setattr(fast, "TIMEOUT_S", 0.2)
+    with faulty_broker(short_dir / "broker.sock", hang) as came:
+        assert fast.run(["send", "api", "hello", "--json"]) == 7
+    assert len(came) == 1
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert error["code"] == "timeout"
+    assert error["text"].startswith("The broker did not answer in time. It is not known whether")
 
 
 def test_a_refusal_is_not_asked_for_twice(

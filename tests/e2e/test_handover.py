@@ -18,6 +18,7 @@ import pytest
 
 from tests.shim.process import ShimProcess, finish_all, texts
 from tests.support.broker_files import find_bugs, read_broker_log
+from tests.support.handover_storm import HandoverStorm
 from tests.support.human import as_human
 from tests.support.private_broker import PrivateBroker
 from tests.support.wire_client import (
@@ -311,6 +312,76 @@ def test_followers_go_on(broker: PrivateBroker) -> None:
         assert log.wait(20) == queue.wait(20) == 9
 
 
+def test_who_restarts_while_another_does_waits_for_its_turn(broker: PrivateBroker) -> None:
+    """15.4: two upgrades that end in the same moment."""
+    process = broker.start()
+    racers = [broker.spawn(sys.executable, "-m", "xsessionctl", "restart", "--json") for _ in range(4)]
+    told = [racer.communicate(timeout=60) for racer in racers]
+    assert [racer.returncode for racer in racers] == [0] * 4, told
+    assert {json.loads(out)["how"] for out, _ in told} == {"handed over"}
+    assert len({json.loads(out)["broker"]["instance"] for out, _ in told}) > 1
+    assert read_status(broker.rendezvous)["broker"]["pid"] == process.pid
+    assert not (broker.state_dir / "successor").exists()
+    assert find_bugs(broker) == []
+
+
+DIES_LATER = """
+import runpy, sys
+if "--check" in sys.argv:
+    runpy.run_module("xsessiond", run_name="__main__")
+sys.exit("xsessiond: that does not work")
+"""
+RESTART_WITH = """
+import sys
+from xsessionctl import ending, lifecycle
+from xsessionctl.__main__ import main
+{} = lambda: [sys.executable, "-c", {!r}]
+main()
+"""
+
+
+def restart_with(broker: PrivateBroker, where: str, program: str) -> subprocess.CompletedProcess[str]:
+    """Run `xsessionctl restart` with another program for what `where` names."""
+    script = RESTART_WITH.format(where, program)
+    return subprocess.run(
+        [sys.executable, "-c", script, "restart"],
+        capture_output=True, text=True, timeout=60, cwd=broker.home, env=broker.environ(), check=False,
+    )  # fmt: skip
+
+
+def test_one_that_fails_after_its_trial_is_followed_by_another(broker: PrivateBroker) -> None:
+    """15.4: what was accepted is there; who restarted hears of one that answers, or why there is none."""
+    process = broker.start()
+    with Member(broker.rendezvous, "web") as web, Member(broker.rendezvous, "api", harness_session_id="a") as api:
+        sent = web.send("api", "still there?")
+        done = restart_with(broker, "ending.broker_command", DIES_LATER)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith(f"xsessiond {__version__} ended before another took its place. Started ")
+        assert process.wait(20) == 1
+        api.rejoin()
+        assert [message["id"] for message in api.take()] == [sent["id"]]
+        done = restart_with(broker, "ending.broker_command = lifecycle.broker_command", DIES_LATER)
+        assert (done.returncode, done.stdout) == (9, "")
+        assert done.stderr.startswith("xsessionctl: that does not work\n")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.skipif(not Path("/proc/net/unix").exists(), reason="counts listeners in /proc/net/unix")
+def test_racing_restarts_and_kills_with_twenty_senders(broker: PrivateBroker) -> None:
+    """15.4, L13, P2: at any moment of a handover; each restart succeeds, nothing is lost, doubled, or out of order."""
+    run = HandoverStorm(broker, senders=20, receivers=4, seed=3)
+    ledger = run.run(12)
+    assert ledger.find_faults() == []
+    assert run.most == 1
+    assert run.ended > 3
+    assert len(ledger.answered) > 100
+    waiting = {one["id"] for one in ask_once(broker.rendezvous, "hold_queue")["held"]}
+    assert waiting >= set(run.held.values())
+    assert run.held
+    assert find_bugs(broker) == []
+
+
 # -- who cannot --------------------------------------------------------------------------------------------------------
 
 
@@ -355,6 +426,31 @@ def test_a_broken_installation_costs_nothing(broker: PrivateBroker, how: str) ->
         assert web.call("whoami")["name"] == "web"
         assert read_status(broker.rendezvous)["broker"]["pid"] == process.pid
         restart(broker)  # with what is well, as if nothing had been
+
+
+@pytest.mark.parametrize("how", ["stop", "signal"])
+def test_a_stop_that_comes_while_it_hands_over_ends_it(broker: PrivateBroker, how: str) -> None:
+    """15.5: somebody who does not read his answers holds the handover up, so that there is a time to come in."""
+    process = broker.start()
+    with Wire(broker.rendezvous) as slow, Wire(broker.rendezvous) as wire:
+        slow.write_what_fits(b'{"jsonrpc":"2.0","id":1,"method":"status"}\n' * 4000)
+        slow.has_more(20)
+        wire.call("hello", protocol=1)
+        wire.call("log", follow=True)
+        restarting = broker.spawn(sys.executable, "-m", "xsessionctl", "restart", "--json")
+        assert wire.note("bye") == {"reason": "restarting"}
+        if how == "stop":
+            assert wire.call("stop")["stopping"]
+        else:
+            process.terminate()
+            assert wire.note("bye") == {"reason": "stopping"}
+        poll(broker.rendezvous.exists, lambda there: not there)
+        slow.close()
+        assert process.wait(20) == 0
+        told, _ = restarting.communicate(timeout=60)
+        done = json.loads(told)  # there is one now all the same
+        assert (done["how"], done["before"]["pid"]) == ("started", process.pid)
+    assert find_bugs(broker) == []
 
 
 def test_an_agent_may_not_restart_it(broker: PrivateBroker) -> None:

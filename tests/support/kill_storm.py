@@ -70,6 +70,12 @@ class Ledger:
         return faults
 
 
+def require_passing(problem: LinkLost | Refused) -> None:
+    """Raise what is not passed by coming again: the broker is gone, or being replaced."""
+    if isinstance(problem, Refused) and problem.code != "no_broker":
+        raise problem
+
+
 class KillStorm:
     """Runs senders and receivers against the broker of a place and kills it."""
 
@@ -165,13 +171,13 @@ class KillStorm:
         except BaseException as problem:
             self._errors.append(problem)
 
-    def _join(self, name: str, *, push: bool) -> Member:
+    def _join(self, name: str, *, push: bool, **about: str) -> Member:
         while True:
             self.ensure_broker()
             try:
-                return Member(self.place.rendezvous, name, push=push, harness_session_id=f"talk-{name}")
-            except LinkLost:
-                continue
+                return Member(self.place.rendezvous, name, push=push, harness_session_id=f"talk-{name}", **about)
+            except (LinkLost, Refused) as problem:
+                require_passing(problem)
 
     def _rejoin(self, member: Member) -> None:
         self.ledger.retries += 1
@@ -180,7 +186,8 @@ class KillStorm:
             self.ensure_broker()
             try:
                 member.rejoin()
-            except LinkLost:
+            except (LinkLost, Refused) as problem:
+                require_passing(problem)
                 continue
             if member.id != before:
                 self.ledger.faults.append(f"{before} came back as {member.id}")
@@ -222,7 +229,8 @@ class KillStorm:
                         self._receive_pushed(member, seen, done)
                     else:
                         self._receive_taken(member, seen, done)
-                except LinkLost:
+                except (LinkLost, Refused) as problem:
+                    require_passing(problem)
                     self._rejoin(member)
 
     def _receive_pushed(self, member: Member, seen: set[str], done: set[str]) -> None:
@@ -256,11 +264,15 @@ class KillStorm:
             self.ledger.again[message_id] += 1
             return
         seen.add(message_id)
-        origin, text = message["from"], str(message["text"])
+        receiver = str(member.about["name"])
+        self.ledger.received[receiver].append((*self._read(receiver, message), message_id))
+
+    def _read(self, receiver: str, message: dict[str, object]) -> tuple[str, int, int]:
+        """Return who sent it, which of the sender's it is, and which between these two."""
+        origin, seq = message["from"], message["seq"]
         assert isinstance(origin, dict)
-        number, seq = int(text.removeprefix("number ")), message["seq"]
         assert isinstance(seq, int)
-        self.ledger.received[str(member.about["name"])].append((origin["name"], number, seq, message_id))
+        return origin["name"], int(str(message["text"]).removeprefix("number ")), seq
 
 
 def find_store_faults(path: Path, ledger: Ledger) -> list[str]:

@@ -35,6 +35,8 @@ def _restart(deadline: float) -> dict[str, object]:
 def _restarted(document: Document, sink: Sink) -> list[str]:
     before, after = part_of(document, "before"), part_of(document, "broker")
     who = f"xsessiond {one_line(after.get('version'))} (pid {one_line(after.get('pid'))})"
+    if document.get("how") == "started" and before:
+        return [f"xsessiond {one_line(before.get('version'))} ended before another took its place. Started {who}."]
     if document.get("how") == "started":
         return [f"No broker was running. Started {who}."]
     if document.get("how") == "replaced":

@@ -68,9 +68,10 @@ class Ending:
         self.begin("a successor takes over", handover=True)
 
     def begin(self, reason: str, *, handover: bool = False) -> None:
-        """From now on only what settles mail is taken."""
+        """From now on only what settles mail is taken. A handover becomes a stop if that is asked for meanwhile:
+        whoever ends a broker means the one that would go on, too."""
         core = self._core
-        if core.stopping:
+        if core.stopping and (handover or not core.handing_over):
             return
         core.stopping, core.handing_over = True, handover
         for wire in core.wires.values():

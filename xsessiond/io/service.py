@@ -187,7 +187,9 @@ class Service:
         self._engine.submit(found)
 
     def stop(self, reason: str, *, handover: bool) -> None:
-        """The broker decided to end; `run` goes on from here."""
+        """The broker decided to end; `run` goes on from here, also where it was handing over and shall not any more."""
+        if self._handing_over:
+            self._leave()
         self._handing_over = handover
         self._stopped.set()
 
@@ -307,9 +309,7 @@ class Service:
         if self._handing_over:
             self._acceptor.let_go()
         else:
-            self._manager.stopping("stopping")
-            self._remove_sockets()
-            self._acceptor.close()
+            self._leave()
         with trio.move_on_after(STOP_WITHIN_S):
             await self._engine.finish()
             for peer in list(self._engine.peers.values()):
@@ -318,6 +318,13 @@ class Service:
         if self._handing_over:
             let_go = [peer.let_go() for peer in self._engine.peers.values()]
             self._silent = tuple(fd for fd in let_go if fd is not None)
+
+    def _leave(self) -> None:
+        """From now on nobody finds us. Doing it again does nothing."""
+        assert self._acceptor is not None
+        self._manager.stopping("stopping")
+        self._remove_sockets()
+        self._acceptor.close()
 
     def _take_guests(self) -> None:
         """Whoever connected to the broker before us and had not said anything speaks to us."""
