@@ -218,6 +218,20 @@ def test_a_shim_that_hangs_costs_a_fifth_of_a_second_and_nothing_else(hooked: Ho
         shim.resume()
 
 
+def test_a_harness_that_keeps_its_input_open_is_not_waited_for(hooked: Hooked) -> None:
+    """F4: silent, with 0, and the message comes with the next hook."""
+    hooked.send("waits")
+    script = (
+        "import os, subprocess, sys\n"
+        "ours, kept = os.pipe()\n"
+        "done = subprocess.run(sys.argv[1:], stdin=ours, capture_output=True, timeout=9)\n"
+        "print(done.returncode, done.stdout, done.stderr)"
+    )
+    command = (sys.executable, "-c", script, HOOK, "gemini", "AfterTool")
+    assert hooked.agent.run(*command) == (0, "0 b'' b''\n")
+    assert "waits" in hooked.hook("AfterTool")[1]
+
+
 @pytest.mark.parametrize("session", ["z" * 100_000, "a\nAfterAgent b"])
 def test_a_session_id_that_is_none_neither_blocks_nor_says_more(hooked: Hooked, session: str) -> None:
     hooked.shim().suspend()
