@@ -7,14 +7,17 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.shim.fake_broker import FakeBroker
 from tests.shim.process import HARNESS, SHIM, ShimProcess, ended_within, texts
 from tests.support.private_broker import PrivateBroker
+from xsessiond.core.limits import SHIM_END_S
 
 ENDS_WITHIN_S = 2.0
 PING = b'{"jsonrpc":"2.0","id":"p","method":"ping"}\n'
@@ -172,6 +175,26 @@ def test_it_costs_nothing_while_nothing_happens(broker: PrivateBroker) -> None:
             process.process.wait(1.5)
         assert shim.num_ctx_switches().voluntary - before <= 2
     finally:
+        fake.close()
+
+
+def test_it_costs_nothing_while_its_broker_does_not_hear_that_it_ends(broker: PrivateBroker) -> None:
+    """1.4, P11: what told it to end stays readable, and is not looked at again."""
+    fake, over = FakeBroker(broker.runtime_dir), threading.Event()
+    fake.answers["end"] = lambda _: {"ended": over.wait(10)}
+    fake.start()
+    try:
+        process = ShimProcess(broker, *SHIM)
+        process.initialize()
+        process.call("list_agents")
+        fake.next("ack", "take")
+        shim = psutil.Process(process.process.pid)
+        before = shim.cpu_times().user + shim.cpu_times().system
+        shim.terminate()
+        os.waitid(os.P_PID, shim.pid, os.WEXITED | os.WNOWAIT)
+        assert shim.cpu_times().user + shim.cpu_times().system - before < SHIM_END_S / 2
+    finally:
+        over.set()
         fake.close()
 
 

@@ -77,7 +77,8 @@ class Bridge:
     def _turn(self) -> None:
         every = [*self._open.values(), *self._closing]
         sources: list[Source] = [source for one in every for source in one.session.sources]
-        reading = [self._wakeup, *self._watch.descriptors]
+        # What told of the end stays readable.
+        reading = [] if self._ending is not None else [self._wakeup, *self._watch.descriptors]
         if self._ending is None and self._outlet.waiting <= limits.SHIM_INBOX_PAUSE:
             reading.append(self._stdin)
         writing = [self._outlet.fd] if self._outlet.waiting else []

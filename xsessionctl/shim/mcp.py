@@ -64,7 +64,8 @@ class Shim:
         self._session.close()
 
     def _turn(self) -> None:
-        reading = [self._wakeup, *self._watch.descriptors]
+        # What told of the end stays readable.
+        reading = [] if self._saying_goodbye else [self._wakeup, *self._watch.descriptors]
         if self._ending is None and self._outlet.waiting <= limits.SHIM_INBOX_PAUSE:
             reading.append(self._stdin)
         writing = [self._outlet.fd] if self._outlet.waiting else []
