@@ -137,6 +137,25 @@ def test_a_dead_harness_is_off_the_roster_and_a_send_to_it_says_so(broker: Priva
     assert api.call("check_delivery")["structuredContent"]["messages"] == []
 
 
+@pytest.mark.parametrize("over", ["its harness is killed", "its input ends"])
+def test_one_that_waits_for_a_reply_does_not_come_back_when_all_is_over(broker: PrivateBroker, over: str) -> None:
+    """1.4, D1: the call that loses its link with the session must not register it again, for nobody."""
+    bob = _start(broker, "bob")
+    _own_id(bob)
+    for number in range(3):
+        ann = _start(broker, "ann")
+        ann.post_call("send_message", to="bob", message=f"question {number}", wait_reply=60)
+        poll(lambda: bob.call("read_messages")["structuredContent"]["messages"], bool)
+        shim = ann.shim()
+        if over == "its input ends":
+            ann.close()
+        else:
+            ann.kill_harness()
+        assert ended_within(shim, WITHIN_S)
+        rows = bob.call("list_agents")["structuredContent"]["sessions"]
+        assert [row["name"] for row in rows] == ["bob"]
+
+
 def test_two_conversations_in_one_folder_have_two_inboxes(broker: PrivateBroker) -> None:
     """N11, as shims see it: the same folder and harness, two sessions; what one reads the other does not."""
     one, other, api = (ShimProcess(broker) for _ in range(3))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from xsessionctl.shim.broker_link import UP, BrokerLink, Rendezvous
+from xsessionctl.shim.broker_link import UP, BrokerLink
 from xsessionctl.shim.identity import Identity
+from xsessionctl.shim.rendezvous import Rendezvous
 
 if TYPE_CHECKING:
     from xsessionctl.shim.peer import Done

@@ -15,10 +15,10 @@ from tests.shim.fake_app_server import FakeAppServer
 from tests.shim.process import ShimProcess, finish_all
 from tests.support.private_broker import PrivateBroker
 from xsessionctl.shim import loop
-from xsessionctl.shim.broker_link import Rendezvous
 from xsessionctl.shim.codex import IDENTIFY
 from xsessionctl.shim.doors.codex_queue import Queue
 from xsessionctl.shim.identity import Identity
+from xsessionctl.shim.rendezvous import Rendezvous
 from xsessionctl.shim.session import Session
 
 WITHIN_S = 10.0

@@ -14,10 +14,10 @@ from itertools import pairwise
 from time import monotonic
 
 from xsessionctl.shim import frames, loop, process
-from xsessionctl.shim.broker_link import Rendezvous
 from xsessionctl.shim.conversation import Conversation, SessionIdentity
 from xsessionctl.shim.identity import find_harness, read_process
 from xsessionctl.shim.outlet import Outlet
+from xsessionctl.shim.rendezvous import Rendezvous
 from xsessionctl.shim.tools import INSTRUCTIONS, list_tools
 from xsessionctl.shim.watch import Watch
 from xsessiond import __version__
@@ -202,6 +202,7 @@ class Bridge:
                 identity.name = None
             identity.note_title(params.get("title"))
             conversation = Conversation(identity, self._rendezvous(), self._outlet, self._make_write(session_id))
+            conversation.session.link.orphaned = self._watch.check
             self._open[session_id] = conversation
             conversation.begin()
             if len(self._open) > CONVERSATIONS_MOST:

@@ -24,35 +24,11 @@ if TYPE_CHECKING:
 
     from xsessionctl.shim.identity import Identity
     from xsessionctl.shim.peer import Done
+    from xsessionctl.shim.rendezvous import Rendezvous
 
 RESTING, TRYING, INTRODUCING, ATTACHING, UP = "resting", "trying", "introducing", "attaching", "up"
 _FORGET_TOKEN = ("bad_token", "not_found", "not_running", "expired", "already_decided")
 """Refusals of `resume` after which the session is a new one."""
-
-
-class Rendezvous:
-    """Where the broker is, and how it is started. The shell's part; a test has its own."""
-
-    def sockets(self) -> list[str]:
-        """Paths to try, in order. Raises OSError, and PathError of xsessiond.paths."""
-        from xsessiond.paths import recorded_runtime_dir, resolve_paths
-
-        paths = resolve_paths()
-        elsewhere = recorded_runtime_dir(paths)
-        return [paths.broker_socket] if elsewhere is None else [paths.broker_socket, elsewhere + "/broker.sock"]
-
-    def start(self) -> str | None:
-        """Sees to it that a broker starts; returns at once. May be called again while it starts. A sentence if it
-        cannot."""
-        from xsessionctl.shim.starting import start_broker
-
-        return start_broker()
-
-    def settle(self) -> None:
-        """The broker answers, or nobody waits for it: whatever watched its start is given up."""
-        from xsessionctl.shim.starting import forget_start
-
-        forget_start()
 
 
 class BrokerLink:
@@ -61,13 +37,14 @@ class BrokerLink:
     on_up: called when the session is attached, with the number of messages that wait for it. on_problem: called with an
     error object when the broker refuses the session, or none can be had while one is needed. on_told: called with
     (method, params) of what the broker says by itself. session: the session's own row or None. renewing: it is being
-    replaced by that of another conversation. notices: texts of the broker for this session's model.
+    replaced by that of another conversation. notices: texts of the broker for this session's model. orphaned: asked
+    whether whoever the session was of has ended.
     """
 
     __slots__ = (
-        "_attempt_due", "_identity", "_needed_until", "_peer", "_rendezvous", "_retry_s", "_started", "_token",
-        "_up_since", "_without", "ended", "notices", "on_problem", "on_told", "on_up", "problem", "renewing",
-        "session", "state",
+        "_attempt_due", "_final", "_identity", "_needed_until", "_peer", "_rendezvous", "_retry_s", "_started",
+        "_token", "_up_since", "_without", "ended", "notices", "on_problem", "on_told", "on_up", "orphaned", "problem",
+        "renewing", "session", "state",
     )  # fmt: skip
 
     def __init__(self, identity: Identity, rendezvous: Rendezvous) -> None:
@@ -81,7 +58,8 @@ class BrokerLink:
         self._started = False
         self._without: set[str] = set()
         self.state = RESTING
-        self.ended = self.renewing = False
+        self.ended = self.renewing = self._final = False
+        self.orphaned: Callable[[], bool] = _never
         self.session: dict[str, object] | None = None
         self.notices: list[str] = []
         self.problem: dict[str, object] | None = None
@@ -173,6 +151,16 @@ class BrokerLink:
             self._lose()
             self._attempt_due = monotonic()
 
+    def end(self, deadline: float, done: Callable[[], None]) -> None:
+        """Ends the session, for good; only while UP. done: called when the broker has ended it, or by the deadline, or
+        when the link breaks."""
+        self._final = True
+
+        def ended(result: dict[str, object] | None, error: dict[str, object] | None) -> None:
+            done()
+
+        self.ask("end", {}, deadline, ended)
+
     def leave(self) -> None:
         """This turned out to be no session: if it has introduced itself as one, that ends."""
         if self.session is not None and self.state == UP:
@@ -189,6 +177,10 @@ class BrokerLink:
     # -- finding -------------------------------------------------------------------------------------------------------
 
     def _try(self) -> None:
+        if self._final or self.orphaned():
+            # A call that lost its link with the session wants it back, and nobody is there for whom it would be.
+            self.state = RESTING
+            return
         granted = self._identity.granted
         try:
             sockets = [granted[0]] if granted else self._rendezvous.sockets()
@@ -383,3 +375,7 @@ class BrokerLink:
 
 def _ignore(*_: object) -> None:
     pass
+
+
+def _never() -> bool:
+    return False

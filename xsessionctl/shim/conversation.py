@@ -29,9 +29,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from xsessionctl.shim.broker_link import Rendezvous
     from xsessionctl.shim.doors.opencode import Write
     from xsessionctl.shim.outlet import Outlet
+    from xsessionctl.shim.rendezvous import Rendezvous
 
 HARNESS = "opencode"
 LONGEST_CALL_S = 290.0
@@ -144,11 +144,11 @@ class Conversation:
             self.session.on_up = self._end
 
     def _end(self) -> None:
-        def done(result: dict[str, object] | None, error: dict[str, object] | None) -> None:
+        def done() -> None:
             self._goodbye = 0.0
 
         assert self._goodbye is not None
-        self.session.link.ask("end", {}, self._goodbye, done)
+        self.session.link.end(self._goodbye, done)
 
     def is_over(self, now: float) -> bool:
         """Whether it has been said, or the time for that is over."""

@@ -13,11 +13,11 @@ import sys
 from time import monotonic
 
 from xsessionctl.shim import loop, process, tools
-from xsessionctl.shim.broker_link import Rendezvous
 from xsessionctl.shim.calls import Calls
 from xsessionctl.shim.identity import Identity, find_harness, read_process
 from xsessionctl.shim.outlet import Outlet
 from xsessionctl.shim.protocol import Call, Cancel, ClientSeen, Protocol, Reply
+from xsessionctl.shim.rendezvous import Rendezvous
 from xsessionctl.shim.session import Session
 from xsessionctl.shim.watch import Watch
 from xsessiond.core import limits
@@ -43,6 +43,7 @@ class Shim:
         self._outlet = Outlet(stdout)
         self._session = Session(identity, rendezvous)
         self._link = self._session.link
+        self._link.orphaned = watch.check
         self._calls = Calls(
             identity, self._link, self._outlet, self._protocol, self._session.bag, self._session.courier
         )
@@ -185,10 +186,10 @@ class Shim:
             self._over = True
             return
 
-        def done(result: dict[str, object] | None, error: dict[str, object] | None) -> None:
+        def done() -> None:
             self._over = True
 
-        self._link.ask("end", {}, self._ending, done)
+        self._link.end(self._ending, done)
 
 
 class _HookCall:

@@ -18,7 +18,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from xsessionctl.shim.broker_link import Rendezvous
     from xsessionctl.shim.claude import ToolUses
     from xsessionctl.shim.doors.codex import CodexDoor
     from xsessionctl.shim.doors.codex_clients import Clients
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from xsessionctl.shim.hooks import Hooks, Reply
     from xsessionctl.shim.identity import Identity
     from xsessionctl.shim.loop import Source
+    from xsessionctl.shim.rendezvous import Rendezvous
 
 
 NAMED_WITHIN_S = 3.0

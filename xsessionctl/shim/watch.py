@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import sys
 
+from xsessionctl.shim.loop import poll
+
 LOOK_EVERY_S = 1.0
 """Between two looks where the kernel does not tell."""
 
@@ -46,6 +48,10 @@ class Watch:
         if os.getppid() != self._parent or not readable.isdisjoint(self.descriptors):
             self.gone = True
         return self.gone
+
+    def check(self) -> bool:
+        """Whether one of them has ended, also where nobody has looked yet."""
+        return self.look(poll(self.descriptors, [], [], 0)[0])
 
 
 if sys.platform == "darwin":
