@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import combinations, permutations
 
+import psutil
 import pytest
 
 from tests.shim.process import ShimProcess, finish_all
@@ -21,6 +22,7 @@ from tests.support.harness.fakemodel import Call, Wait
 from tests.support.harness.fakemodel.model import Request
 from tests.support.harness.reading import envelopes_in
 from tests.support.harness.runner import STEP_SECONDS
+from tests.support.human import as_human
 from tests.support.private_broker import PrivateBroker, private_broker
 from tests.support.wire_client import poll
 from xsessiond.core.envelope import ParsedEnvelope
@@ -43,18 +45,35 @@ def broker() -> Iterator[PrivateBroker]:
         yield broker
 
 
+class Agents:
+    """The session of each harness; opened when it is first asked for."""
+
+    def __init__(self, broker: PrivateBroker) -> None:
+        self._broker = broker
+        self._opened: dict[str, tuple[Agent, ExitStack]] = {}
+
+    def __call__(self, harness: str) -> Agent:
+        if harness not in self._opened:
+            stack = ExitStack()
+            self._opened[harness] = (stack.enter_context(open_agent(harness, self._broker)), stack)
+        return self._opened[harness][0]
+
+    def close(self, harness: str) -> None:
+        """The next that is asked for is another."""
+        self._opened.pop(harness)[1].close()
+
+    def close_all(self) -> None:
+        for harness in list(self._opened):
+            self.close(harness)
+
+
 @pytest.fixture(scope="module")
-def agent(broker: PrivateBroker) -> Iterator[Callable[[str], Agent]]:
-    """The session of a harness; opened when it is first asked for."""
-    with ExitStack() as stack:
-        opened: dict[str, Agent] = {}
-
-        def open_once(harness: str) -> Agent:
-            if harness not in opened:
-                opened[harness] = stack.enter_context(open_agent(harness, broker))
-            return opened[harness]
-
-        yield open_once
+def agent(broker: PrivateBroker) -> Iterator[Agents]:
+    agents = Agents(broker)
+    try:
+        yield agents
+    finally:
+        agents.close_all()
 
 
 @pytest.fixture(scope="module")
@@ -84,17 +103,27 @@ def history_of(agent: Agent, message_id: str, *states: str) -> list[str]:
     return [entry["state"] for entry in report["history"] if entry["state"] != "handed"]
 
 
-def prompt_brings(agent: Agent, prompt: str, pattern: str) -> bool:
-    """Whether the turn that its user begins is told this."""
-    before = agent.model.last
-    agent.terminal.enter(prompt, STEP_SECONDS)
-    agent.model.wait_for_end(STEP_SECONDS, after=before)
-    agent.row(state="idle")
-    return any(request.matches(pattern) for request in agent.model.requests[before:])
+def rule_between(writer: str, reader: str, broker: PrivateBroker) -> str:
+    """Which rule says what becomes of a message."""
+    done = broker.ctl("explain", "--from", writer, "--to", reader, "--json")
+    return str(json.loads(done.stdout)["rule"])
+
+
+def prompt_until_told(agent: Agent, prompt: str, pattern: str) -> None:
+    """Its user begins turns until one is told this: each asks whether there is something."""
+
+    def told() -> bool:
+        before = agent.model.last
+        agent.terminal.enter(prompt, STEP_SECONDS)
+        agent.model.wait_for_end(STEP_SECONDS, after=before)
+        agent.row(state="idle")
+        return any(request.matches(pattern) for request in agent.model.requests[before:])
+
+    poll(told, bool, within_s=STEP_SECONDS)
 
 
 @pytest.mark.parametrize("asking, answering", list(combinations(HARNESSES, 2)))
-def test_one_asks_and_the_other_answers(agent: Callable[[str], Agent], asking: str, answering: str) -> None:
+def test_one_asks_and_the_other_answers(agent: Agents, asking: str, answering: str) -> None:
     """W3, W20, 7.1: both are listed; the question begins a turn where it can, the answer is one to that question."""
     ann, ben = agent(asking), agent(answering)
     asker, answerer = ann.row(state="idle"), ben.row(state="idle")
@@ -146,7 +175,7 @@ def test_one_asks_and_the_other_answers(agent: Callable[[str], Agent], asking: s
 
 @pytest.mark.parametrize("writing, working", list(permutations(HARNESSES, 2)))
 def test_one_writes_to_the_other_that_works_and_is_told_when_it_is_idle(
-    agent: Callable[[str], Agent], cid: ShimProcess, writing: str, working: str
+    agent: Agents, cid: ShimProcess, writing: str, working: str
 ) -> None:
     """W4, 7.2, 9.1: read beside the result of the tool that ran, which is whole; the end of that turn is told to the
     writer, and begins a turn of it where it can."""
@@ -180,9 +209,96 @@ def test_one_writes_to_the_other_that_works_and_is_told_when_it_is_idle(
 
     ben.model.open_gate(f"read-{pair}")
     ben.row(state="idle")
-    if writing == NOT_WOKEN:  # each prompt asks whether there is something
-        poll(lambda: prompt_brings(ann, f"go on with {pair}", " is idle"), bool, within_s=STEP_SECONDS)
+    if writing == NOT_WOKEN:
+        prompt_until_told(ann, f"go on with {pair}", " is idle")
     notice = ann.model.wait_for(" is idle", STEP_SECONDS, after=ended.number)
     assert any(f"{worker['name']}" in event.text and " is idle" in event.text for event in notice.new)
     assert history_of(ann, found[0], "delivered") == ["queued", "delivered"]
     ann.row(state="idle")
+
+
+@pytest.mark.parametrize("writing, asked_for", list(permutations(HARNESSES, 2)))
+def test_what_one_writes_to_the_other_is_held_and_let_through(agent: Agents, writing: str, asked_for: str) -> None:
+    """5.1, 5.6: the folder of one says that its user wants to see what comes; the writer is told that it is held, and
+    what was let through begins a turn where it can, and says who let it through."""
+    ann, ben = agent(writing), agent(asked_for)
+    writer, reader = ann.row(state="idle"), ben.row(state="idle")
+    pair = f"{writing}-{asked_for}"
+    project = ben.session.work / ".xsessiond.toml"
+    project.write_text('[inbound]\npolicy = "hold"\n')
+    try:
+        poll(lambda: rule_between(writer["ref"], reader["ref"], ann.broker), lambda rule: project.name in rule)
+        ann.model.play(f"hold-{pair}", Call("send_message", {"to": reader["name"], "message": f"PLEASE-{pair}"}))
+        before_a, before_b = ann.model.last, ben.model.last
+        ann.terminal.enter(f"[[play hold-{pair}]]", STEP_SECONDS)
+        told = ann.model.wait_for_end(STEP_SECONDS, after=before_a).result_of("send_message") or ""
+        found = re.search("m-[0-9a-f]{32}", told)
+        assert found, ann.model.describe()
+        assert "held" in told
+        ann.row(state="idle")
+        assert as_human(ann.broker, "approve", found[0]).code == 0
+    finally:
+        project.unlink()
+    if asked_for == NOT_WOKEN:
+        ben.terminal.enter(f"go on after {pair}", STEP_SECONDS)
+    read = ben.model.wait_for(f"PLEASE-{pair}", STEP_SECONDS, after=before_b)
+    envelope = envelope_of(read, f"PLEASE-{pair}")
+    assert (envelope.attributes["id"], envelope.attributes["from-name"]) == (found[0], writer["name"])
+    assert "approved by" in envelope.attributes["held"]
+    assert history_of(ann, found[0], "delivered") == ["held", "queued", "delivered"]
+    ben.row(state="idle")
+
+
+@pytest.mark.parametrize("harness", HARNESSES)
+def test_the_doctor_tries_the_way_in(agent: Agents, harness: str) -> None:
+    """A real round trip, with evidence, to a real shim; and where nothing wakes a session, what is known by then."""
+    ben = agent(harness)
+    row = ben.row(state="idle")
+    seconds = "3" if harness == NOT_WOKEN else str(STEP_SECONDS)
+    done = ben.broker.ctl("doctor", "--door", row["name"], "--json", "--timeout", seconds)
+    document = json.loads(done.stdout)
+    if harness == NOT_WOKEN:
+        assert (done.returncode, document["error"]["code"]) == (7, "timeout")
+        assert "is queued" in document["error"]["text"]
+        ben.terminal.enter("take what the doctor sent", STEP_SECONDS)
+        ben.model.wait_for("xsessionctl doctor", STEP_SECONDS)
+    else:
+        assert (done.returncode, document["arrived"], document["state"]) == (0, True, "delivered")
+        assert document["delivery"] == "push"
+        assert document["to"]["id"] == row["id"]
+        assert any(document["id"] in event.text for request in ben.model.requests for event in request.new)
+    ben.row(state="idle")
+
+
+@pytest.mark.parametrize("killed", HARNESSES)
+def test_the_others_are_told_that_one_was_killed(agent: Agents, cid: ShimProcess, killed: str) -> None:
+    """1.4, 9.1, D1: each of them waited for it; it leaves the list at once, and each is told, once."""
+    others = {harness: agent(harness) for harness in HARNESSES if harness != killed}
+    ben = agent(killed)
+    worker = ben.row(state="idle")
+    ask = {"to": "cid", "message": f"WORK-{killed}-killed", "wait_reply": 120}
+    ben.model.play(f"work-{killed}", Call("send_message", ask))
+    ben.terminal.enter(f"[[play work-{killed}]]", STEP_SECONDS)
+    poll(lambda: cid.call("read_messages")["structuredContent"]["messages"], bool, within_s=STEP_SECONDS)
+    ben.row(state="busy")
+    asked = {}
+    for harness, ann in others.items():
+        key = f"watch-{harness}-{killed}"
+        ann.row(state="idle")
+        ann.model.play(key, Call("send_message", {"to": worker["name"], "notify_when_idle": True}))
+        before = ann.model.last
+        ann.terminal.enter(f"[[play {key}]]", STEP_SECONDS)
+        asked[harness] = ann.model.wait_for_end(STEP_SECONDS, after=before).number
+        ann.row(state="idle")
+
+    psutil.Process(worker["pid"]).kill()
+    ben.wait_until_gone(within_s=2.0)
+    for harness, ann in others.items():
+        if harness == NOT_WOKEN:
+            prompt_until_told(ann, "who is left", "has ended")
+        notice = ann.model.wait_for("has ended", STEP_SECONDS, after=asked[harness])
+        assert any(worker["name"] in event.text and "has ended" in event.text for event in notice.new)
+        ann.row(state="idle")
+        seen = [request for request in ann.model.requests if any("has ended" in event.text for event in request.new)]
+        assert len([request for request in seen if request.number > asked[harness]]) == 1
+    agent.close(killed)

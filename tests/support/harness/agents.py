@@ -40,13 +40,15 @@ class Agent:
 
     def row(self, **wanted: object) -> dict[str, Any]:
         """Its row in `list`, once that says what is wanted."""
+        return poll(self._find_row, lambda row: row and wanted.items() <= row.items(), within_s=START_SECONDS)
 
-        def look() -> dict[str, Any]:
-            rows = json.loads(self.broker.ctl("list", "--json").stdout)["sessions"]
-            row: dict[str, Any] = next((row for row in rows if row["harness"] == self.session.name), {})
-            return row
+    def wait_until_gone(self, within_s: float) -> None:
+        """Until it is not in `list` any more."""
+        poll(self._find_row, lambda row: not row, within_s=within_s)
 
-        return poll(look, lambda row: row and wanted.items() <= row.items(), within_s=START_SECONDS)
+    def _find_row(self) -> dict[str, Any]:
+        rows = json.loads(self.broker.ctl("list", "--json").stdout)["sessions"]
+        return next((row for row in rows if row["harness"] == self.session.name), {})
 
 
 @contextmanager
