@@ -123,8 +123,7 @@ def _check() -> int:
     """Whether this program could go on from a broker that runs: it is all there, and can use what that one leaves."""
     paths = resolve_paths()
     SettingsFiles(paths).read()
-    if os.path.lexists(paths.store_file) and os.path.getsize(paths.store_file):
-        require_usable(paths.store_file)
+    require_usable(paths.store_file)
     print(tell_check(__version__, paths))
     return 0
 

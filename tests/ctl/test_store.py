@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.private_broker import PrivateBroker
-from tests.support.wire_client import Member
+from tests.support.wire_client import Member, poll
 from xsessiond.store.schema import VERSION
 
 
@@ -101,6 +101,27 @@ def test_a_store_that_takes_too_long_is_given_up(broker: PrivateBroker) -> None:
     fill(broker)
     done = broker.ctl("store", "check", "--timeout", "0.001")
     assert (done.returncode, "in time" in done.stderr) == (7, True)
+
+
+def test_a_copy_that_is_given_up_leaves_nothing(broker: PrivateBroker) -> None:
+    """Not even a part that would be in the way of the next, with all messages in it."""
+    path = fill(broker)
+    copy = broker.root / "copy.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("PRAGMA locking_mode = EXCLUSIVE")
+        db.execute("BEGIN EXCLUSIVE")  # the copy waits for that, and is given up meanwhile
+        done = broker.ctl("store", "backup", str(copy), "--timeout", "0.9")
+        assert (done.returncode, "in time" in done.stderr) == (7, True)
+    poll(lambda: list(broker.root.glob("copy*")), lambda left: not left)
+    assert broker.ctl("store", "backup", str(copy)).returncode == 0
+
+
+def test_a_copy_where_none_can_be_is_refused_with_the_path(broker: PrivateBroker) -> None:
+    fill(broker)
+    target = broker.root / "nowhere" / "copy.db"
+    done = broker.ctl("store", "backup", str(target))
+    assert (done.returncode, done.stdout) == (5, "")
+    assert done.stderr.startswith(f"xsessionctl: The copy {target} cannot be written: No such file or directory.")
 
 
 def test_a_store_that_is_locked_away_is_told_with_its_reason(broker: PrivateBroker) -> None:

@@ -16,7 +16,7 @@ import pytest
 from tests.store.rows import message, put
 from tests.support.users import needs_root
 from xsessiond.store.contract import PutMessage, StoreError
-from xsessiond.store.looking import NoStore, TargetTaken, back_up, examine
+from xsessiond.store.looking import NoStore, TargetTaken, TargetUnusable, back_up, examine
 from xsessiond.store.schema import VERSION
 from xsessiond.store.sqlite import SqliteStore
 
@@ -127,9 +127,53 @@ def test_of_a_damaged_store_there_is_no_copy(made: Path, tmp_path: Path) -> None
         back_up(str(made), str(tmp_path / "copy.db"))
     with pytest.raises(NoStore):
         back_up(str(tmp_path / "nowhere"), str(tmp_path / "copy.db"))
-    with pytest.raises(StoreError, match="cannot be made"):
-        back_up(str(made), str(tmp_path / "no" / "such" / "folder"))
     assert [entry.name for entry in tmp_path.iterdir()] == ["state"]
+
+
+def test_what_is_wrong_with_a_store_is_not_said_of_its_copy(made: Path, tmp_path: Path) -> None:
+    """The path in the sentence is that of the file to look at."""
+    copy = str(tmp_path / "copy.db")
+    os.truncate(made, made.stat().st_size // 2)
+    with pytest.raises(StoreError, match=f"The store {made} is damaged"):
+        back_up(str(made), copy)
+    made.write_bytes(b"no database at all, though it is longer than a header of SQLite's")
+    with pytest.raises(StoreError, match=f"The store {made} is not a database"):
+        back_up(str(made), copy)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["state"]
+
+
+def test_where_a_copy_cannot_be_is_told_with_what_to_do(made: Path, tmp_path: Path) -> None:
+    target = tmp_path / "no" / "such" / "folder"
+    with pytest.raises(TargetUnusable) as refused:
+        back_up(str(made), str(target))
+    assert str(refused.value).startswith(f"The copy {target} cannot be written: No such file or directory. ")
+    (tmp_path / "copy.db.part").touch()  # of one that was killed, or is being made just now
+    with pytest.raises(TargetTaken, match=r"copy\.db\.part exists already"):
+        back_up(str(made), str(tmp_path / "copy.db"))
+    assert (tmp_path / "copy.db.part").exists()
+
+
+@pytest.mark.parametrize("left", ["nothing", "a header"])
+def test_a_store_whose_making_was_cut_short_is_none_yet(path: Path, tmp_path: Path, left: str) -> None:
+    """As the broker sees it, which makes it then."""
+    path.parent.mkdir(mode=0o700)
+    path.touch(mode=0o600)
+    if left == "a header":
+        with closing(sqlite3.connect(path)) as db:
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("VACUUM")
+    for look in (lambda: examine(str(path)), lambda: back_up(str(path), str(tmp_path / "copy.db"))):
+        with pytest.raises(NoStore, match=f"There is no store at {path}"):
+            look()
+    SqliteStore(path, "full").close()
+    assert examine(str(path)).ok
+
+
+def test_damage_is_told_in_one_line(made: Path) -> None:
+    damage(made)
+    detail = examine(str(made)).detail
+    assert "\n" not in detail
+    assert "***" not in detail
 
 
 def test_where_there_are_no_hard_links_a_copy_replaces_nothing_either(
@@ -188,7 +232,11 @@ def test_the_program_answers_with_one_document(made: Path, tmp_path: Path) -> No
     status, document = run("check", str(tmp_path / "nowhere"))
     assert (status, document["error"]) == (
         1,
-        {"code": "not_found", "text": f"There is no store at {tmp_path}/nowhere; the first broker makes it."},
+        {
+            "code": "not_found",
+            "text": f"There is no store at {tmp_path}/nowhere; the first broker makes it.",
+            "transient": False,
+        },
     )
     assert run("frobnicate") == (2, {})
 
@@ -204,5 +252,5 @@ def test_a_full_disk_leaves_no_half_copy(made: Path, tmp_path: Path) -> None:
     if b"unshare" in done.stderr:
         pytest.skip("no mount namespaces here")
     (line,) = done.stdout.splitlines()
-    assert json.loads(line)["error"]["code"] == "internal"
-    assert "full" in json.loads(line)["error"]["text"]
+    assert json.loads(line)["error"]["code"] == "refused"
+    assert f"The copy {small}/copy.db cannot be written: database or disk is full." in json.loads(line)["error"]["text"]

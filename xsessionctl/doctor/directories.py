@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Iterator
 
-from xsessionctl.doctor.findings import Finding, Look
+from xsessionctl.doctor.findings import Finding, Look, quote
 from xsessiond.paths import PathError, dir_fault
 from xsessiond.private_dirs import check_parents
 
@@ -43,12 +43,16 @@ def _examine_directory(path: str, uid: int) -> Iterator[Finding]:
     if fault is None:
         return
     if "mode is" in fault:
-        yield Finding("directories", "problem", f"{path}: {fault}.", "Others can look into it.", f"chmod 700 '{path}'")
+        yield Finding(
+            "directories", "problem", f"{path}: {fault}.", "Others can look into it.", f"chmod 700 {quote(path)}"
+        )
     elif "others can write" in fault:
-        mend = f"ls -la '{path}'; chmod 700 '{path}'"
+        mend = f"ls -la {quote(path)}; chmod 700 {quote(path)}"
         yield Finding("directories", "problem", f"{path}: {fault}.", "What is in it may not be yours.", mend)
     else:
-        yield Finding("directories", "problem", f"{path}: {fault}.", REFUSED, f"mv '{path}' '{path}.old'")
+        yield Finding(
+            "directories", "problem", f"{path}: {fault}.", REFUSED, f"mv {quote(path)} {quote(path + '.old')}"
+        )
 
 
 def _examine_file(path: str, uid: int) -> Iterator[Finding]:
@@ -58,10 +62,12 @@ def _examine_file(path: str, uid: int) -> Iterator[Finding]:
         return
     if not stat.S_ISREG(found.st_mode):
         what = f"{path} is not a plain file."
-        yield Finding("directories", "problem", what, "It is not followed or used.", f"mv '{path}' '{path}.old'")
+        yield Finding(
+            "directories", "problem", what, "It is not followed or used.", f"mv {quote(path)} {quote(path + '.old')}"
+        )
     elif found.st_uid != uid:
         what = f"{path} belongs to uid {found.st_uid}."
-        yield Finding("directories", "problem", what, "It is not used.", f"mv '{path}' '{path}.old'")
+        yield Finding("directories", "problem", what, "It is not used.", f"mv {quote(path)} {quote(path + '.old')}")
     elif found.st_mode & 0o077:
         what = f"{path}: its mode is {stat.S_IMODE(found.st_mode):04o}, not 0600."
-        yield Finding("directories", "problem", what, "Others can read or change it.", f"chmod 600 '{path}'")
+        yield Finding("directories", "problem", what, "Others can read or change it.", f"chmod 600 {quote(path)}")

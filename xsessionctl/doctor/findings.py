@@ -22,6 +22,11 @@ ANSWER_S = 5.0
 """How long a broker may take to say how it is; it answers from memory."""
 
 
+def quote(path: str) -> str:
+    """A path as a word of a command, always within quotes, as one is used to see it."""
+    return "'" + path.replace("'", "'\\''") + "'"
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that was looked at. what, why: sentences. mend: a command, or what to do; None where there is nothing

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from time import monotonic, sleep
 
 from xsessionctl.client import deadline_in
-from xsessionctl.doctor.findings import Finding, Look, read_status
+from xsessionctl.doctor.findings import Finding, Look, quote, read_status
 from xsessionctl.sockets import connect_unix
 
 STARTING_S = 3.0
@@ -43,10 +43,12 @@ def _examine_path(look: Look) -> Iterator[Finding]:
         return
     if not stat.S_ISSOCK(found.st_mode):
         what = f"{path} is not a socket."
-        yield Finding("lock", "problem", what, "No broker can listen there.", f"mv '{path}' '{path}.old'")
+        yield Finding(
+            "lock", "problem", what, "No broker can listen there.", f"mv {quote(path)} {quote(path + '.old')}"
+        )
     elif stat.S_IMODE(found.st_mode) != 0o600:
         what = f"{path}: its mode is {stat.S_IMODE(found.st_mode):04o}, not 0600."
-        yield Finding("lock", "problem", what, "Only you should reach it.", f"chmod 600 '{path}'")
+        yield Finding("lock", "problem", what, "Only you should reach it.", f"chmod 600 {quote(path)}")
     elif not _listens(path):
         why = "A broker that was killed left it. The next start replaces it."
         yield Finding("lock", "note", f"Nobody listens at {path}.", why, "xsessionctl start")
@@ -123,7 +125,7 @@ def _compare(look: Look, broker: dict[str, object], held: dict[str, tuple[str, .
             "problem",
             f"{listeners} programs listen at sockets that were bound at {path}; the file is that of one.",
             "A program replaced the socket's file. Who connected to the other is not heard by this broker.",
-            f"ss -xlp src '{path}'  # then end the one that is not pid {pid}",
+            f"ss -xlp src {quote(path)}  # then end the one that is not pid {pid}",
         )
         return
     yield Finding("lock", "ok", f"The broker (pid {pid}) holds its lock, and is what answers at {path}.")
@@ -145,12 +147,14 @@ def _tell_deaf(look: Look, held: dict[str, tuple[str, ...]]) -> Iterator[Finding
             f"kill {listener}",
         )
         return
+    # What is stopped, or stuck, heeds no other signal.
+    kill = "kill -KILL" if listener is not None and str(listener) == pid else "kill"
     yield Finding(
         "lock",
         "problem",
         f"Pid {pid}{where} holds {path}, and answers nobody at {look.paths.broker_socket}.{said}",
-        "No other broker can start while it lives.",
-        f"kill {pid}" if not where and note else "Look at who has the file open: lsof " + path,
+        "No other broker can start while it lives. What it accepted is in the store.",
+        f"{kill} {pid}" if not where and note else f"lsof {quote(path)}  # then end who has it open",
     )
 
 

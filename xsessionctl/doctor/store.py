@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from time import time
 
 from xsessionctl.client import ClientError
-from xsessionctl.doctor.findings import Finding, Look
-from xsessionctl.store_program import run_store_program
+from xsessionctl.doctor.findings import Finding, Look, quote
+from xsessionctl.store_program import run_store_program, set_aside
 
 LEAST_FREE = 64 << 20
 """Bytes: the log grows to 16 MiB, and what waits for one session may have as much again."""
@@ -25,7 +25,8 @@ def examine(look: Look) -> Iterator[Finding]:
         if problem.code == "not_found":
             yield Finding("store", "ok", problem.text)
         else:
-            yield Finding("store", "problem", problem.text, "Messages cannot be stored.", problem.hint)
+            mend = problem.hint or f"ls -la {quote(look.paths.state_dir)}; df -h {quote(look.paths.state_dir)}"
+            yield Finding("store", "problem", problem.text, "Messages cannot be stored.", mend)
         return
     yield _judge(found, look)
     newest = found.get("newest_ms")
@@ -44,9 +45,7 @@ def _judge(found: dict[str, object], look: Look) -> Finding:
     path, detail = found.get("path"), found.get("detail")
     if not found.get("ok"):
         why = "Some of what was accepted may be lost. It is used as far as it goes, and nothing of it is thrown away."
-        aside = f"{os.path.dirname(str(path))}/damaged"
-        mend = f"xsessionctl stop && mkdir '{aside}' && mv '{path}'* '{aside}' && xsessionctl start"
-        return Finding("store", "problem", f"{path}: {detail}", why, mend)
+        return Finding("store", "problem", f"{path}: {detail}", why, set_aside(str(path)))
     if not found.get("usable"):
         why = "This version cannot use it, and leaves it as it is."
         return Finding("store", "problem", f"{path}: {detail}", why, "Install the newer version again.")
@@ -54,7 +53,11 @@ def _judge(found: dict[str, object], look: Look) -> Finding:
     if isinstance(told, dict) and told.get("ok") is False:
         why = "What is sent is refused until the store works again; the broker tries with every message."
         return Finding(
-            "store", "problem", f"The broker says: {told.get('detail')}", why, f"xsessionctl log; ls -l '{path}'"
+            "store",
+            "problem",
+            f"The broker says: {told.get('detail')}",
+            why,
+            f"xsessionctl log; ls -l {quote(str(path))}",
         )
     counts = f"{found.get('messages')} messages, {found.get('waiting')} of them waiting"
     return Finding("store", "ok", f"{path} is sound ({counts}, {found.get('bytes')} bytes).")
@@ -72,10 +75,10 @@ def _examine_disk(directory: str) -> Iterator[Finding]:
     full = "What is sent is refused when the disk is full; nothing that was accepted is lost."
     if free < LEAST_FREE:
         yield Finding(
-            "store", "problem", f"{free >> 20} MiB are free where the store is.", full, f"df -h '{directory}'"
+            "store", "problem", f"{free >> 20} MiB are free where the store is.", full, f"df -h {quote(directory)}"
         )
     elif found.f_files and not found.f_favail:
         what = "No more files can be made where the store is."
-        yield Finding("store", "problem", what, full, f"df -i '{directory}'")
+        yield Finding("store", "problem", what, full, f"df -i {quote(directory)}")
     else:
         yield Finding("store", "ok", f"{free >> 20} MiB are free where the store is.")

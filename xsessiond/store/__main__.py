@@ -1,7 +1,8 @@
 """The store's own small program: `python -m xsessiond.store check PATH` and `… backup PATH TARGET`.
 
 Clients run it instead of reading the store themselves, and instead of having a broker write files in places that they
-name: what it does is done with the rights of who asked. Prints one JSON document, the report or an `error` object.
+name: what it does is done with the rights of who asked. Prints one JSON document, the report or an `error` object,
+which says whether the same may do later.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import sys
 import msgspec
 
 from xsessiond.store.contract import StoreError
-from xsessiond.store.looking import NoStore, TargetTaken, back_up, examine
+from xsessiond.store.looking import NoStore, TargetTaken, TargetUnusable, back_up, examine
 
-CODES = {NoStore: "not_found", TargetTaken: "refused"}
+CODES = {NoStore: "not_found", TargetTaken: "refused", TargetUnusable: "refused"}
 
 
 def main(words: list[str]) -> int:
@@ -32,7 +33,8 @@ def main(words: list[str]) -> int:
                 return 2
     except StoreError as problem:
         status = 1
-        document = {"error": {"code": CODES.get(type(problem), "internal"), "text": str(problem)}}
+        code = CODES.get(type(problem), "internal")
+        document = {"error": {"code": code, "text": str(problem), "transient": problem.transient}}
     sys.stdout.buffer.write(msgspec.json.encode(document) + b"\n")
     return status
 

@@ -24,6 +24,8 @@ from xsessiond.store.sqlite_reads import open_to_look
 
 WAIT_S: Final = 2.0
 """How long a lock is waited for that a broker never holds for so long."""
+_OF_THE_SOURCE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+"""Failures of a copy that are not the copy's: nobody else has that open, and what is in it comes from the store."""
 _NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 """How file systems without hard links (a memory stick's) say so."""
 
@@ -40,6 +42,17 @@ class TargetTaken(StoreError):
 
     def __init__(self, path: str) -> None:
         super().__init__(f"{path} exists already, and nothing is overwritten. Name another file.", transient=False)
+
+
+class TargetUnusable(StoreError):
+    """The copy cannot be where it should go. why: what the system says of it."""
+
+    def __init__(self, path: str, why: str | None) -> None:
+        super().__init__(
+            f"The copy {path} cannot be written: {why}. Nothing of it was kept. Name a file in a folder that exists, "
+            "has room, and is yours to write in.",
+            transient=False,
+        )
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,9 +77,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 def examine(path: str) -> Report:
     """Checks all of the store at `path` (absolute). Raises StoreError where it cannot be opened, NoStore."""
     with _opened(path) as db:
-        (owner,), (version,) = (db.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version"))
-        if owner != APPLICATION_ID:
-            raise StoreError(f"{path} is another program's file. Move it away.", transient=False)
+        version = _read_version(db, path)
         newer = version > VERSION
         faults = _find_faults(db, newer=newer)
         counts = None if newer or faults else reads.count_rows(db)
@@ -92,16 +103,13 @@ def examine(path: str) -> Report:
 
 
 def require_usable(path: str) -> None:
-    """Looks whether a store that exists is ours and of a version that we know; through a connection that cannot write,
-    so that a newer one stays as its own version left it. Raises StoreError, StoreNewer, NoStore."""
-    with _opened(path) as db:
-        (owner,) = db.execute("PRAGMA application_id").fetchone()
-        (version,) = db.execute("PRAGMA user_version").fetchone()
-        (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        (pages,) = db.execute("PRAGMA page_count").fetchone()
-    # A store whose making was cut short has a page with neither; what is shorter than a page is no database at all.
-    if owner != APPLICATION_ID and (owner or tables or not pages):
-        raise StoreError(f"{path} is another program's file, so it is left alone. Move it away.", transient=False)
+    """Looks whether a store is ours and of a version that we know, or not made yet; through a connection that cannot
+    write, so that a newer one stays as its own version left it. Raises StoreError, StoreNewer."""
+    try:
+        with _opened(path) as db:
+            version = _read_version(db, path)
+    except NoStore:
+        return
     if version > VERSION:
         raise StoreNewer(
             f"The store {path} was written by a newer xsessiond (format {version}, this one knows {VERSION}). "
@@ -120,12 +128,20 @@ def back_up(path: str, target: str) -> Report:
     try:
         descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         os.close(descriptor)
+    except FileExistsError:
+        raise TargetTaken(part) from None  # of a copy that is being made, or was broken off
     except OSError as problem:
-        raise StoreError(f"{part} cannot be made: {problem.strerror}.", transient=False) from None
+        raise TargetUnusable(target, problem.strerror) from None
     try:
-        with _opened(path) as db, translated_errors(part), closing(sqlite3.connect(part, isolation_level=None)) as copy:
-            db.backup(copy)  # all pages in one step: a broker's commits go on meanwhile, and are not in it
-            copy.execute("PRAGMA journal_mode = DELETE")  # one file that is complete by itself
+        with _opened(path) as db, closing(sqlite3.connect(part, isolation_level=None)) as copy:
+            _read_version(db, path)
+            try:
+                db.backup(copy)  # all pages in one step: a broker's commits go on meanwhile, and are not in it
+                copy.execute("PRAGMA journal_mode = DELETE")  # one file that is complete by itself
+            except sqlite3.Error as problem:
+                if problem.sqlite_errorcode & 0xFF in _OF_THE_SOURCE:
+                    raise
+                raise TargetUnusable(target, str(problem)) from None
         found = examine(part)
         if not found.ok:
             raise StoreError(f"The copy was given up: {found.detail}", transient=False)
@@ -135,6 +151,25 @@ def back_up(path: str, target: str) -> Report:
             with suppress(FileNotFoundError):
                 os.unlink(part + suffix)
     return msgspec.structs.replace(found, path=target)
+
+
+def _read_version(db: sqlite3.Connection, path: str) -> int:
+    """The version of the tables. Raises NoStore where none are, since the making of the store was cut short, and
+    StoreError for another program's file."""
+    (owner,), (version,), (pages,), (tables,) = (
+        db.execute(question).fetchone()
+        for question in (
+            "PRAGMA application_id",
+            "PRAGMA user_version",
+            "PRAGMA page_count",
+            "SELECT count(*) FROM sqlite_master",
+        )
+    )
+    if not owner and not tables and (pages or not os.path.getsize(path)):
+        raise NoStore(path)
+    if owner != APPLICATION_ID:  # or what is shorter than a page, and so no database at all
+        raise StoreError(f"{path} is another program's file, so it is left alone. Move it away.", transient=False)
+    return int(version)
 
 
 def _find_faults(db: sqlite3.Connection, *, newer: bool) -> list[str]:
@@ -173,7 +208,7 @@ def _publish(part: str, target: str) -> None:
     except FileExistsError:
         raise TargetTaken(target) from None
     except OSError as problem:
-        raise StoreError(f"{target} cannot be written: {problem.strerror}.", transient=False) from None
+        raise TargetUnusable(target, problem.strerror) from None
 
 
 def _sync(path: str) -> None:

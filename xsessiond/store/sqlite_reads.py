@@ -188,8 +188,9 @@ def open_to_look(path: str, wait_s: float) -> sqlite3.Connection:
 
 
 def find_damage(db: sqlite3.Connection) -> list[str]:
-    """What is wrong with the file as SQLite sees it, whatever tables are in it. Reads all of it."""
-    return [str(text) for (text,) in db.execute("PRAGMA integrity_check(10)") if text != "ok"]
+    """What is wrong with the file as SQLite sees it, a line each, whatever tables are in it. Reads all of it."""
+    lines = [line for (text,) in db.execute("PRAGMA integrity_check(10)") for line in str(text).splitlines()]
+    return [line for line in lines if line != "ok" and not line.startswith("*** in database")]
 
 
 def find_faults(db: sqlite3.Connection) -> list[str]:

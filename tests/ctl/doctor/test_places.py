@@ -196,6 +196,14 @@ def test_a_store_that_is_no_file(broker: PrivateBroker) -> None:
     assert examine(broker).code == 9
 
 
+def test_a_path_with_quotes_in_it_is_mended_too(broker: PrivateBroker) -> None:
+    odd = broker.root / "it's $HOME"
+    odd.mkdir(mode=0o755)
+    place = {"XSESSIOND_STATE_DIR": str(odd)}
+    mend(broker, find_problem(broker, "directories", **place)["mend"])
+    assert examine(broker, **place).code == 9
+
+
 # -- the lock and the socket -------------------------------------------------------------------------------------------
 
 
@@ -260,8 +268,12 @@ def test_a_broker_that_is_stopped_in_its_tracks(broker: PrivateBroker) -> None:
         problem = find_problem(broker, "lock")
         assert problem["what"].startswith(f"Pid {process.pid} holds ")
         assert "did not answer in time" in problem["what"]
+        mend(broker, problem["mend"])
+        assert process.wait(20) == -9
     finally:
-        os.kill(process.pid, 18)
+        if process.poll() is None:
+            os.kill(process.pid, 18)
+    assert examine(broker).code == 9
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's word on who listens")

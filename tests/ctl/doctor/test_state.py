@@ -71,8 +71,16 @@ def test_a_store_of_a_newer_version(broker: PrivateBroker) -> None:
 def test_a_file_that_is_no_store(broker: PrivateBroker) -> None:
     (broker.state_dir / "store.db").write_bytes(b"no database at all, and longer than nothing")
     (broker.state_dir / "store.db").chmod(0o600)
-    (problem,) = examine(broker).problems()
+    problem = find_problem(broker, "store")
     assert "is not a database" in problem["what"]
+    (broker.state_dir / "damaged").mkdir()  # of the last time, which is not replaced
+    assert "is not a database" in broker.ctl("store", "check").stderr
+    mend = find_problem(broker, "store")["mend"]
+    assert problem["mend"] != mend
+    done = run_apart(["/bin/sh", "-c", mend], env=broker.environ(), cwd=broker.home, within_s=30)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (broker.state_dir / "damaged-2" / "store.db").read_bytes().startswith(b"no database")
+    assert examine(broker).code == 0
 
 
 def test_a_store_that_takes_nothing(broker: PrivateBroker) -> None:
