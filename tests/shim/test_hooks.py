@@ -219,6 +219,21 @@ def test_another_conversation_is_another_session() -> None:
     assert rig.turns[-1] == ("started", "other")
 
 
+def test_a_conversation_that_was_named_while_the_session_introduced_itself_is_named_again() -> None:
+    """2.2, 7.5: else the broker would not know the session when its conversation is resumed."""
+    rig = Rig("codex")
+    rig.link.state = "introducing"
+    rig.link.session = {"harness_session_id": None}
+    rig.quietly("SessionStart", session_id="t-1")
+    rig.link.told.clear()  # which a link that is not up does not pass on
+    rig.link.state = "up"
+    rig.hooks.link_is_up()
+    assert rig.updates("harness_session_id") == ["t-1"]
+    rig.link.session = {"harness_session_id": "t-1"}
+    rig.hooks.link_is_up()
+    assert rig.updates("harness_session_id") == ["t-1"]
+
+
 def test_a_conversation_that_was_not_known_is_only_named() -> None:
     rig = Rig("codex")
     rig.quietly("SessionStart", session_id="t-1")

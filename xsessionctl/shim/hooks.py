@@ -165,6 +165,9 @@ class Hooks:
 
     def link_is_up(self) -> None:
         """The broker has a session that it knows nothing of, or may have missed what happened meanwhile."""
+        conversation, known = self._identity.conversation, self._link.session
+        if conversation is not None and known is not None and known.get("harness_session_id") != conversation:
+            self._link.tell("update", {"harness_session_id": conversation})
         if self._identity.told_class is not None:
             self._link.tell("update", {"class": self._identity.told_class})
         if self._state == "unknown" and self._courier.hooked:
