@@ -130,6 +130,26 @@ def test_nothing_is_posted_while_something_is_without_evidence() -> None:
     assert len(rig.door.posted) == 2
 
 
+def test_an_earlier_text_is_no_evidence_of_a_later_one_that_has_more() -> None:
+    """6.1: a harness that was stopped has first what it was given first, which was given up meanwhile."""
+    rig = Rig()
+    rig.mail(1)
+    rig.door.done(WRITTEN)
+    [(first, _, _)] = rig.door.posted
+    due = rig.courier.due
+    assert due is not None
+    rig.courier.tick(due)
+    rig.courier.turn_is("idle")
+    rig.courier.hooks_run()
+    rig.mail(1, 2)
+    rig.door.done(WRITTEN)
+    rig.courier.saw(marks_in(first))
+    assert rig.link.last("ack") == {"ids": [message_id(1)]}
+    rig.see()
+    assert rig.link.last("ack") == {"ids": [message_id(1), message_id(2)]}
+    assert not rig.courier.under_way
+
+
 def test_what_is_being_fetched_for_the_door_is_not_overtaken_either() -> None:
     """7.3: the result of a tool that ends now carries no later one."""
     rig = Rig()

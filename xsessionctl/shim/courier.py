@@ -152,8 +152,8 @@ class Courier:
         batch = self._posted
         if batch is not None and self._door.proves and self._door.is_open:
             return  # the door is about to say the same, and is not free for the next text before
-        if batch is not None and (batch.mark in marks or not set(marks).isdisjoint(batch.ids)):
-            # One text, so one evidence.
+        if batch is not None and (batch.mark in marks or (batch.ids and set(batch.ids).issubset(marks))):
+            # One text, so one evidence. One that has some of them only was posted earlier.
             self._arrived(batch, [mark for mark in marks if mark not in batch.ids])
         else:
             # From a post that is not remembered: of an earlier process of this session, or given up too early.
