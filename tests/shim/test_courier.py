@@ -150,6 +150,19 @@ def test_an_earlier_text_is_no_evidence_of_a_later_one_that_has_more() -> None:
     assert not rig.courier.under_way
 
 
+def test_what_came_into_another_conversation_is_not_taken_for_read_in_its_own() -> None:
+    """7.5, 6.1: the harness had a text in its inbox when it was cleared, and went back to the first one later."""
+    rig = Rig()
+    rig.mail(1)
+    rig.door.done(WRITTEN)
+    rig.courier.forget_conversation()
+    rig.see()
+    rig.courier.forget_conversation()
+    rig.courier.link_is_up(1)
+    rig.give(1)
+    assert len(rig.door.posted) == 2
+
+
 def test_what_is_being_fetched_for_the_door_is_not_overtaken_either() -> None:
     """7.3: the result of a tool that ends now carries no later one."""
     rig = Rig()

@@ -179,6 +179,7 @@ class Courier:
         self._posted = self._kept = self._unseen_since = self._retry_at = None
         self._shown, self._told, self._hold_for_hooks, self.ringing = [], False, False, False
         self.supply.forget()
+        self._bag.forget()
 
     def tick(self, now: float) -> None:
         """Does what is due."""

@@ -77,7 +77,7 @@ class Batch:
 
 
 class Mailbag:
-    """Remembers which messages this process has written to its client."""
+    """Remembers which messages this process has written into the conversation that its client runs."""
 
     __slots__ = ("_written", "unacked")
 
@@ -115,6 +115,11 @@ class Mailbag:
         batch.left += len(batch.surplus)
         batch.news = [line for receipt in _objects(result.get("receipts")) if (line := _one_line(receipt.get("text")))]
         return batch
+
+    def forget(self) -> None:
+        """It runs another: what was written into the one before may come again there, and was not read here."""
+        self._written.clear()
+        self.unacked.clear()
 
     def note_written(self, ids: list[str]) -> None:
         """The client has them."""
