@@ -85,3 +85,4 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         put_in_place([planned(tmp_path / "file/unit")])
     assert str(tmp_path / "file") in refused.value.text
     assert refused.value.exit_code == 10
+    assert "Make it writable" in (refused.value.hint or "")

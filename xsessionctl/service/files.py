@@ -76,12 +76,18 @@ def put_in_place(files: Sequence[Planned]) -> list[Change]:
                 case _:
                     pass
         except OSError as problem:
-            raise ClientError(
-                "not_permitted",
-                f"{problem.filename or planned.path}: {problem.strerror or problem}.",
-                detail=planned.path,
-            ) from None
+            raise not_writable(planned.path, problem) from None
     return changes
+
+
+def not_writable(path: str, problem: OSError) -> ClientError:
+    """What is said where the system does not let us write. path: what should have been written or removed."""
+    return ClientError(
+        "not_permitted",
+        f"{problem.filename or path}: {problem.strerror or problem}.",
+        "Make it writable for you, then run this again: it does what is not done yet.",
+        detail=path,
+    )
 
 
 def _write(path: str, text: bytes) -> None:

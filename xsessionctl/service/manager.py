@@ -17,7 +17,7 @@ from typing import Protocol
 from xsessionctl.client import ClientError, deadline_in
 from xsessionctl.lifecycle import connect_if_running
 from xsessionctl.render import part_of
-from xsessionctl.service.files import Planned, changes_of, put_in_place
+from xsessionctl.service.files import Planned, changes_of, not_writable, put_in_place
 from xsessiond import __version__
 from xsessiond.core.inert import inert
 from xsessiond.paths import PathError, Paths
@@ -144,7 +144,7 @@ def _make_state_dir(paths: Paths) -> None:
     except PathError as problem:
         raise ClientError("refused", problem.reason, detail=problem.path) from None
     except OSError as problem:
-        raise ClientError("not_permitted", f"{problem.filename}: {problem.strerror}.", detail=paths.state_dir) from None
+        raise not_writable(paths.state_dir, problem) from None
 
 
 def _ask(manager: Manager, deadline: float) -> tuple[dict[str, object], float]:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from xsessionctl.client import ClientError, deadline_in
 from xsessionctl.harness.finding import find_home
 from xsessionctl.lifecycle import broker_command
-from xsessionctl.service.files import Planned
+from xsessionctl.service.files import Planned, not_writable
 from xsessionctl.service.manager import Command, Survey, explicit_variables, run, user_runtime_dir
 from xsessionctl.service.texts import HARDENING, MADE, SERVICE, SOCKET, hardening_drop_in, service_unit, socket_unit
 from xsessiond.core.inert import inert
@@ -179,7 +179,7 @@ class Systemd:
             if not os.path.lexists(link):
                 os.symlink(f"{self._folder()}/{SOCKET}", link)
         except OSError as problem:
-            raise ClientError("not_permitted", f"{link}: {problem.strerror}.", detail=link) from None
+            raise not_writable(link, problem) from None
 
     def deactivation(self) -> list[Command]:
         """See `Manager.deactivation`."""
@@ -192,8 +192,11 @@ class Systemd:
     def forget_later(self) -> None:
         """See `Manager.forget_later`."""
         for link in (self._link(), f"{self._folder()}/default.target.wants/{SERVICE}"):
-            if os.path.islink(link):
-                os.unlink(link)
+            try:
+                if os.path.islink(link):
+                    os.unlink(link)
+            except OSError as problem:
+                raise not_writable(link, problem) from None
 
     # -- what is said ------------------------------------------------------------------------------------------------
 
