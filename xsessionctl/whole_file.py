@@ -13,7 +13,12 @@ def write_whole(path: str, data: bytes, *, mode: int = 0o600, part: str | None =
     """Writes `data` to `path`, in place of what is there. part: its name until then, in the same folder. lasting: it
     outlives a loss of power. Raises OSError."""
     part = part or f"{path}.{os.getpid()}"
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    try:
+        # What a crash left; or a link, or a pipe, where a container may write in the folder.
+        os.unlink(part)
+    except FileNotFoundError:
+        pass
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
         with open(descriptor, "wb") as file:
             file.write(data)

@@ -38,10 +38,18 @@ def test_what_cannot_be_finished_changes_nothing(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["there"]
 
 
-def test_a_link_in_the_place_of_its_beginning_is_not_followed(tmp_path: Path) -> None:
-    victim = tmp_path / "victim"
-    victim.write_bytes(b"mine")
-    (tmp_path / "part").symlink_to(victim)
-    with pytest.raises(OSError, match="symbolic"):
-        write_whole(str(tmp_path / "token"), b"new", part=str(tmp_path / "part"))
-    assert victim.read_bytes() == b"mine"
+@pytest.mark.parametrize("kind", ["link", "pipe", "readable"])
+def test_what_lies_under_its_name_until_then_is_not_written_to(tmp_path: Path, kind: str) -> None:
+    """S20: a container may write in the folder of its grant. A pipe would have its writer wait for ever."""
+    path, part, other = tmp_path / "token", tmp_path / ".token.new", tmp_path / "precious"
+    other.write_text("precious")
+    if kind == "link":
+        part.symlink_to(other)
+    elif kind == "pipe":
+        os.mkfifo(part)
+    else:
+        part.touch(mode=0o644)
+    write_whole(str(path), b"secret", part=str(part))
+    assert (path.read_bytes(), path.stat().st_mode & 0o777, path.is_symlink()) == (b"secret", 0o600, False)
+    assert other.read_text() == "precious"
+    assert not os.path.lexists(part)
