@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack
-from itertools import combinations, permutations
+from itertools import combinations, count, permutations
 
 import psutil
 import pytest
@@ -111,10 +111,12 @@ def rule_between(writer: str, reader: str, broker: PrivateBroker) -> str:
 
 def prompt_until_told(agent: Agent, prompt: str, pattern: str) -> None:
     """Its user begins turns until one is told this: each asks whether there is something."""
+    numbers = count(1)
 
     def told() -> bool:
         before = agent.model.last
-        agent.terminal.enter(prompt, STEP_SECONDS)
+        # Were it on the screen already, nothing would say when it has been typed, and an Enter too early is part of it.
+        agent.terminal.enter(f"{prompt}, {next(numbers)}", STEP_SECONDS)
         agent.model.wait_for_end(STEP_SECONDS, after=before)
         agent.row(state="idle")
         return any(request.matches(pattern) for request in agent.model.requests[before:])
