@@ -6,6 +6,7 @@ repository's history. Both share the libraries of the environment that the tests
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -41,13 +42,15 @@ def patched(
 
 
 def of_commit(into: Path, revision: str) -> str:
-    """Build the wheel of a commit, install it, and return its interpreter. Skips the test without a history, git, or
-    what building needs."""
+    """Build the wheel of a commit, install it, and return its interpreter. Skips the test without git, that commit, or
+    what building needs. The history is this tree's, or that in XSESSIOND_TEST_HISTORY, where this is a copy without."""
+    history = os.environ.get("XSESSIOND_TEST_HISTORY", str(ROOT))
     source = into / "source"
     source.mkdir(parents=True)
     archive = into / "source.tar"
-    git = ["git", "-C", str(ROOT), "archive", "--format=tar", f"--output={archive}", revision]
-    if not (ROOT / ".git").exists() or shutil.which("git") is None or subprocess.run(git, check=False).returncode:
+    git = ["git", "-c", f"safe.directory={history}", "-C", history]
+    git += ["archive", "--format=tar", f"--output={archive}", revision]
+    if not Path(history, ".git").exists() or shutil.which("git") is None or subprocess.run(git, check=False).returncode:
         pytest.skip("there is no history here to take an older version from")
     shutil.unpack_archive(archive, source, filter="data")
     built = subprocess.run(
