@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
+import psutil
 import trio
 
 from xsessiond import __version__
@@ -146,7 +147,8 @@ def _serve(arguments: argparse.Namespace, words: Sequence[str]) -> int:
         lock = acquire_broker_lock(paths, __version__) if service is None else succeed_broker(paths, __version__)
     else:
         rendezvous, doors, guests = open_inheritance(left)
-        heritage = Heritage(doors, guests, succession)
+        children = [child.pid for child in psutil.Process().children()]
+        heritage = Heritage(doors, guests, children, succession)
         runtime_dir = os.path.dirname(rendezvous.path)
         if runtime_dir != paths.runtime_dir:  # the rule may point elsewhere by now; the broker stays where it is
             paths = paths.at_runtime_dir(runtime_dir, "where the broker started")

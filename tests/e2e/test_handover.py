@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.shim.process import ShimProcess, finish_all, texts
@@ -518,6 +519,19 @@ def test_closed_standard_streams_are_no_trouble(broker: PrivateBroker) -> None:
         {os.readlink(f"/proc/{process.pid}/fd/{number}") for number in range(3)} if os.path.isdir("/proc") else set()
     )
     assert opened <= {"/dev/null"}
+
+
+def test_what_the_one_before_started_and_left_alone_is_no_zombie_when_it_ends(broker: PrivateBroker) -> None:
+    """11.1: as a harness that was resumed for a message; it is a child of this process still."""
+    script = 'sleep 1000 & exec "$0" -m xsessiond'
+    process = subprocess.Popen(["/bin/sh", "-c", script, sys.executable], cwd="/", env=broker.environ())
+    broker.started.append(process)
+    poll(lambda: broker.rendezvous.exists(), bool)
+    (harness,) = psutil.Process(process.pid).children()
+    restart(broker)
+    assert harness.is_running()
+    harness.kill()
+    poll(psutil.Process(process.pid).children, lambda children: not children)
 
 
 def test_the_descriptors_do_not_grow(broker: PrivateBroker) -> None:

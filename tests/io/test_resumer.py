@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 import trio
+import trio.testing
 
 from tests.io.rig import wait_for
 from tests.support.private_broker import has_ended
@@ -214,6 +215,20 @@ async def test_a_harness_that_is_there_is_left_alone(tmp_path: Path) -> None:
         assert told == []
         assert not has_ended(child)
         child.kill()
+
+
+async def test_what_the_broker_before_us_left_alone_is_reaped_when_it_ends() -> None:
+    """It is a child of the process that both are; init, for one, is not."""
+    ours, kept = os.pipe()
+    actions = [(os.POSIX_SPAWN_DUP2, ours, 0)]
+    child = os.posix_spawn("/bin/cat", ["cat"], {}, file_actions=actions)  # noqa: ASYNC221 - trio must not know it
+    os.close(ours)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(resumer.reap_inherited, [child, 1])
+        await trio.testing.wait_all_tasks_blocked()
+        os.close(kept)
+    with pytest.raises(ChildProcessError):
+        os.waitpid(child, os.WNOHANG)  # noqa: ASYNC222 - it does not wait
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")

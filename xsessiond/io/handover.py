@@ -215,10 +215,12 @@ class Succession:
 @dataclass(frozen=True, slots=True)
 class Heritage:
     """What a broker has of the one before it, and for the one after it. doors: private sockets by path. guests:
-    connections that were accepted and not heard yet."""
+    connections that were accepted and not heard yet. children: pids of what was left alone, and still is of this
+    process."""
 
     doors: Mapping[str, ListeningSocket] = field(default_factory=dict)
     guests: Sequence[socket.socket] = ()
+    children: Sequence[int] = ()
     succession: Succession | None = None
 
 

@@ -124,6 +124,22 @@ class Resumer:
             self._ended(ConversationStarted(ticket, problem, run.said.decode("utf-8", "replace")))
 
 
+async def reap_inherited(children: Sequence[int]) -> None:
+    """Until they have all ended: what a broker before us in this process started and left alone is a child of ours, and
+    would stay in the system's table when it ends."""
+    left = set(children)
+    with trio.open_signal_receiver(signal.SIGCHLD) as signals:
+        while left := {pid for pid in left if not _is_reaped(pid)}:
+            await anext(signals)
+
+
+def _is_reaped(pid: int) -> bool:
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return True
+
+
 def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """The environment without what says which session, or whose child, its owner is. Where the broker is stays."""
     return {

@@ -49,7 +49,7 @@ from xsessiond.io.peer import Peer
 from xsessiond.io.peer_facts import PeerFacts
 from xsessiond.io.processes import boot_id, peer_credentials, user_name
 from xsessiond.io.readiness import FdSet
-from xsessiond.io.resumer import Resumer
+from xsessiond.io.resumer import Resumer, reap_inherited
 from xsessiond.io.runtime_dir import keep_in_place, recover_runtime_dir
 from xsessiond.io.sdnotify import ServiceManager
 from xsessiond.io.settings import SettingsSource
@@ -262,6 +262,7 @@ class Service:
                 nursery.start_soon(self._exits.run)
                 nursery.start_soon(self._notifier.run)
                 await nursery.start(self._resumer.run)
+                nursery.start_soon(reap_inherited, self._heritage.children)
                 await nursery.start(self._settings.run)
                 self._doors.begin(self._acceptor)
                 self._restore()
