@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -149,7 +150,7 @@ def test_mail_comes_with_the_next_step_and_counts_as_read_at_the_one_after(hooke
     assert settles(lambda: hooked.state_of(message_id) == "delivered")
 
 
-@pytest.mark.parametrize("where", ["", "CLAUDE_PID={pid}; export CLAUDE_PID;", "sh -c '{hook}'; :", "setsid"])
+@pytest.mark.parametrize("where", ["", "CLAUDE_PID={other}; export CLAUDE_PID;", "sh -c '{hook}'; :", "setsid"])
 def test_the_hook_finds_its_session_however_it_is_started(hooked: Hooked, where: str) -> None:
     """Started by the harness itself, by a shell below it, and in a process group of its own."""
     hooked.send("here")
@@ -160,7 +161,12 @@ def test_the_hook_finds_its_session_however_it_is_started(hooked: Hooked, where:
         assert (code, output) == (0, ""), "two shells are more than a harness puts between"
         return
     else:
-        code, output = hooked.hook("AfterTool", before=where.format(pid=hooked.pid))
+        # Also below a hook of Claude Code, whose session has a directory of its own.
+        other = hooked.folder.with_name(str(os.getpid()))
+        other.mkdir(mode=0o700)
+        os.mkfifo(other / "events", 0o600)
+        code, output = hooked.hook("AfterTool", before=where.format(other=other.name))
+        shutil.rmtree(other)
     assert code == 0
     assert "| here" in json.loads(output)["hookSpecificOutput"]["additionalContext"]
 
@@ -391,6 +397,14 @@ class TestWaiter:
         hooked = Hooked(running, "claude", HOME=str(running.home))
         yield hooked
         hooked.end()
+
+    def test_a_hook_finds_it_however_deep_it_runs(self, claude: Hooked) -> None:
+        """Claude Code tells its hooks which process it is."""
+        claude.send("here")
+        deep = f"sh -c 'sh -c \"echo {{}} | {HOOK} claude PostToolUse; :\"; :'; :"
+        code, output = claude.agent.run("sh", "-c", f"CLAUDE_PID={claude.pid}; export CLAUDE_PID; {deep}")
+        assert code == 0
+        assert "| here" in json.loads(output)["hookSpecificOutput"]["additionalContext"]
 
     def wait(self, claude: Hooked, name: str) -> None:
         """Starts one in the background, as Claude Code does at the end of a turn."""

@@ -12,7 +12,8 @@
 # No directory, no shim, no broker, or one that hangs: it says nothing and ends with 0.
 hooks=${XSESSIOND_STATE_DIR:-${XDG_STATE_HOME:-$HOME/.local/state}/xsessiond}/hooks
 find_dir() {
-  if [ -n "$CLAUDE_PID" ] && [ -p "$hooks/$CLAUDE_PID/events" ]; then
+  # Claude Code says which process it is to its hooks, and so to another harness that one of them starts.
+  if [ "$1" = claude ] && [ -n "$CLAUDE_PID" ] && [ -p "$hooks/$CLAUDE_PID/events" ]; then
     dir=$hooks/$CLAUDE_PID
   elif [ -p "$hooks/$PPID/events" ]; then
     dir=$hooks/$PPID
@@ -29,11 +30,11 @@ find_dir() {
     [ -p "$dir/events" ]
   fi
 }
-if ! find_dir; then
+if ! find_dir "$1"; then
   # A session that has just begun may be quicker than its shim. A hook that waits has the time.
   [ "$3" = wait ] || exit 0
   tries=0
-  until find_dir; do
+  until find_dir "$1"; do
     tries=$((tries + 1))
     [ $tries -lt 50 ] || exit 0
     sleep 0.2

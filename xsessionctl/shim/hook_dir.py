@@ -7,8 +7,8 @@
         run           with which program a hook asks
 
 Laws: who connects must be this user's and below the same harness; whatever is read is bounded, in bytes and in time;
-what a dead shim left behind is removed by the next. Nothing that came through the pipe is proof of anything. Refuses
-to know: what events mean (`hooks`), what is delivered.
+what a dead shim left behind is removed by the next. Nothing that came through the pipe proves who wrote it. Refuses to
+know: what events mean (`hooks`), what is delivered.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@
 
 Laws: every hook is answered at once, or within ANSWER_S if the broker is asked, whatever has become of the broker; an
 event of a subagent says nothing about the session; whatever a hook's answer carried counts as read when the next hook
-comes. Refuses to know: how a hook got here, what its harness calls things, what becomes of a message.
+comes, or the turn is seen to have ended. Refuses to know: how a hook got here, what its harness calls things, what
+becomes of a message.
 """
 
 from __future__ import annotations
@@ -127,7 +128,8 @@ class Hooks:
         reply(SILENT, _nothing, _nothing)
 
     def hear_line(self, event: str, conversation: str) -> None:
-        """An event that came without anything that proves it, and wants no answer. The harness is asked itself."""
+        """An event that came without anything that proves it, and wants no answer. A harness that can be asked is asked
+        itself."""
         if self.look is not None:
             self._look()
             self._look_at = monotonic() + LOOK_SOON_S  # it may be about to write it down
