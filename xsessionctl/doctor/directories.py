@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Iterator
 
-from xsessionctl.doctor.findings import Finding, Look, quote
+from xsessionctl.doctor.findings import ELSEWHERE, Finding, Look, quote
 from xsessiond.paths import PathError, dir_fault
 from xsessiond.private_dirs import check_parents
 
@@ -18,11 +18,12 @@ def examine(look: Look) -> Iterator[Finding]:
     paths, uid = look.paths, os.geteuid()
     wrong: list[Finding] = []
     for path, *within in ((paths.runtime_dir, paths.session_dir), (paths.state_dir, paths.backup_dir)):
-        found = [*_examine_directory(path, uid)]
+        found = [*_examine_directory(path, uid)] or [*_examine_writing(path)]
         for inner in within if not found else ():  # what is wrong above is wrong for all that is in it
             found += _examine_directory(inner, uid)
         wrong += found
-    for path in (paths.store_file, paths.log_file, paths.passphrase_file):
+    locks = paths.lock_file, paths.store_lock_file
+    for path in (paths.store_file, paths.log_file, paths.passphrase_file, *locks):
         wrong += [*_examine_file(path, uid)]
     yield from wrong or [Finding("directories", "ok", "All that is there is yours, and nobody else can enter it.")]
 
@@ -38,11 +39,13 @@ def _examine_directory(path: str, uid: int) -> Iterator[Finding]:
         yield Finding("directories", "problem", what, REFUSED, command or None)
         return
     except OSError as problem:
-        yield Finding("directories", "problem", f"{path}: {problem.strerror}.", REFUSED)
+        yield Finding("directories", "problem", f"{path}: {problem.strerror}.", REFUSED, ELSEWHERE)
         return
     if fault is None:
         return
-    if "mode is" in fault:
+    if "not a directory" in fault:
+        yield Finding("directories", "problem", f"{path}: {fault}.", REFUSED, ELSEWHERE)
+    elif "mode is" in fault:
         yield Finding(
             "directories", "problem", f"{path}: {fault}.", "Others can look into it.", f"chmod 700 {quote(path)}"
         )
@@ -53,6 +56,16 @@ def _examine_directory(path: str, uid: int) -> Iterator[Finding]:
         yield Finding(
             "directories", "problem", f"{path}: {fault}.", REFUSED, f"mv {quote(path)} {quote(path + '.old')}"
         )
+
+
+def _examine_writing(path: str) -> Iterator[Finding]:
+    """Whether something can be made there, or in what is above it if it is not there yet."""
+    there = path
+    while not os.path.lexists(there):
+        there = os.path.dirname(there)
+    if not os.access(there, os.W_OK | os.X_OK):
+        what = f"{path} cannot be written: {there} is not yours to write in, or its file system is read-only."
+        yield Finding("directories", "problem", what, "No broker can start.", f"ls -ld {quote(there)}; {ELSEWHERE}")
 
 
 def _examine_file(path: str, uid: int) -> Iterator[Finding]:

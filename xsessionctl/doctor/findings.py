@@ -22,6 +22,10 @@ ANSWER_S = 5.0
 """How long a broker may take to say how it is; it answers from memory."""
 
 
+ELSEWHERE = "xsessionctl paths  # names the variable that gives the place; set it to one of your own"
+"""The way out where nothing at a place itself is to be mended."""
+
+
 def quote(path: str) -> str:
     """A path as a word of a command, always within quotes, as one is used to see it."""
     return "'" + path.replace("'", "'\\''") + "'"

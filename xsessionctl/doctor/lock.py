@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from time import monotonic, sleep
 
 from xsessionctl.client import deadline_in
-from xsessionctl.doctor.findings import Finding, Look, quote, read_status
+from xsessionctl.doctor.findings import ELSEWHERE, Finding, Look, quote, read_status
 from xsessionctl.sockets import connect_unix
 
 STARTING_S = 3.0
@@ -30,7 +30,7 @@ def examine(look: Look) -> Iterator[Finding]:
     elif held:
         yield from _tell_deaf(look, held)
     elif look.trouble is not None:
-        yield Finding("lock", "problem", look.trouble.text, None, look.trouble.hint)
+        yield Finding("lock", "problem", look.trouble.text, None, look.trouble.hint or ELSEWHERE)
     else:
         yield Finding("lock", "ok", "No broker runs, and nothing keeps one from starting.", None, "xsessionctl start")
 
@@ -69,7 +69,7 @@ def _held(look: Look) -> dict[str, tuple[str, ...]]:
     held = {}
     for path in (look.paths.lock_file, look.paths.store_lock_file):
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
             continue
         try:
@@ -135,6 +135,17 @@ def _tell_deaf(look: Look, held: dict[str, tuple[str, ...]]) -> Iterator[Finding
     path, note = next(iter(held.items()))
     pid = note[0] if note else "unknown"
     host = note[2] if len(note) > 2 else ""
+    openers = _find_openers(path)
+    if openers and pid not in openers:
+        others = " ".join(openers)
+        yield Finding(
+            "lock",
+            "problem",
+            f"{path} is locked, and not by a broker: pid {others} has it open.",
+            "No broker can start while it is.",
+            f"kill {others}",
+        )
+        return
     where = f" on {host}, which shares this directory" if host and host != socket.gethostname() else ""
     said = f" {look.trouble.text}" if look.trouble is not None else ""
     listener = _find_listener(look.paths.broker_socket)
@@ -156,6 +167,30 @@ def _tell_deaf(look: Look, held: dict[str, tuple[str, ...]]) -> Iterator[Finding
         "No other broker can start while it lives. What it accepted is in the store.",
         f"{kill} {pid}" if not where and note else f"lsof {quote(path)}  # then end who has it open",
     )
+
+
+def _find_openers(path: str) -> list[str]:
+    """The other processes of this user that have the file open; none where the system does not tell."""
+    try:
+        wanted, pids = os.stat(path), [name for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:
+        return []
+    found = []
+    for pid in pids:
+        try:
+            with os.scandir(f"/proc/{pid}/fd") as opened:
+                if int(pid) != os.getpid() and any(_is_same(one.path, wanted) for one in opened):
+                    found.append(pid)
+        except OSError:
+            continue  # another user's, or gone
+    return sorted(found, key=int)
+
+
+def _is_same(path: str, wanted: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), wanted)
+    except OSError:
+        return False
 
 
 def _find_listener(path: str) -> int | None:

@@ -19,6 +19,7 @@ AHEAD_S = 60.0
 def examine(look: Look) -> Iterator[Finding]:
     """Yields what is found."""
     yield from _examine_disk(look.paths.state_dir)
+    yield from _examine_runtime_disk(look.paths.runtime_dir)
     try:
         found = run_store_program(["check", look.paths.store_file], look.deadline)
     except ClientError as problem:
@@ -61,6 +62,17 @@ def _judge(found: dict[str, object], look: Look) -> Finding:
         )
     counts = f"{found.get('messages')} messages, {found.get('waiting')} of them waiting"
     return Finding("store", "ok", f"{path} is sound ({counts}, {found.get('bytes')} bytes).")
+
+
+def _examine_runtime_disk(directory: str) -> Iterator[Finding]:
+    """Sockets and locks are small, and usually in memory: it is full, or it is not."""
+    try:
+        found = os.statvfs(directory)
+    except OSError:
+        return  # not made yet
+    if not found.f_bavail or (found.f_files and not found.f_favail):
+        why = "No broker can start, and no session can come."
+        yield Finding("store", "problem", f"There is no room in {directory}.", why, f"df -h {quote(directory)}")
 
 
 def _examine_disk(directory: str) -> Iterator[Finding]:

@@ -14,10 +14,11 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
+import stat
 import time
 
 from xsessiond.core.limits import LOCK_WAIT_S
-from xsessiond.paths import Paths
+from xsessiond.paths import Paths, UnsafePath
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.05
 """Between two tries."""
@@ -93,7 +94,7 @@ def acquire_broker_lock(paths: Paths, version: str, *, wait_s: float = 0.0) -> B
 
     Waits at most `wait_s` seconds for a living holder (an upgrade waits for its predecessor), and besides that as long
     as it takes for a killed one to be gone. On success leaves word in the state dir of where this broker runs. Blocks.
-    Raises AlreadyRunning, OSError (ENOLCK: a file system without locks).
+    Raises AlreadyRunning, UnsafePath, OSError (ENOLCK: a file system without locks).
     """
     deadline = time.monotonic() + max(wait_s, DYING_S)
     note = f"{os.getpid()} {version} {socket.gethostname()}\n".encode()
@@ -156,11 +157,14 @@ def record_runtime_dir(paths: Paths) -> None:
 
 
 def _lock(path: str, deadline: float) -> int:
-    """Return a descriptor that holds the lock on the file which lies at `path` now. Raises AlreadyRunning, OSError."""
+    """Return a descriptor that holds the lock on the file which lies at `path` now. Raises AlreadyRunning, UnsafePath,
+    OSError."""
     pause = FIRST_PAUSE_S
     while True:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise UnsafePath(path, f"{path} is not a plain file. Move it away.")
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             pid, version, host = _read_note(fd)

@@ -184,8 +184,11 @@ def _find_faults(db: sqlite3.Connection, *, newer: bool) -> list[str]:
 @contextmanager
 def _opened(path: str) -> Iterator[sqlite3.Connection]:
     """The store, for reading, while nothing in it changes."""
-    for suffix in SUFFIXES:
-        refuse_foreign(path + suffix)
+    try:
+        for suffix in SUFFIXES:
+            refuse_foreign(path + suffix)
+    except OSError as problem:
+        raise StoreError(f"{path} cannot be looked at: {problem.strerror}.", transient=True) from None
     if not os.path.exists(path):
         raise NoStore(path)
     with translated_errors(path), closing(open_to_look(path, WAIT_S)) as db:

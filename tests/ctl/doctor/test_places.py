@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -204,6 +206,61 @@ def test_a_path_with_quotes_in_it_is_mended_too(broker: PrivateBroker) -> None:
     assert examine(broker, **place).code == 9
 
 
+def in_mounts(broker: PrivateBroker, script: str, **extra: str) -> list[dict[str, Any]]:
+    """What the doctor says where this was mounted, in a mount namespace of its own."""
+    ctl = f"{sys.executable} -m xsessionctl doctor --json"
+    done = subprocess.run(
+        ["unshare", "-m", "/bin/sh", "-c", f"{script} && exec {ctl}"],
+        env=broker.environ(**extra), cwd=broker.home, capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+    if b"unshare" in done.stderr:
+        pytest.skip("no mount namespaces here")
+    return [one for one in json.loads(done.stdout)["findings"] if one["level"] == "problem"]
+
+
+@needs_root
+@pytest.mark.parametrize("which", ["runtime_dir", "state_dir"])
+def test_a_directory_that_cannot_be_written(broker: PrivateBroker, which: str) -> None:
+    """Nothing is wrong with it otherwise; without this a start fails, and nobody says why."""
+    path = getattr(broker, which)
+    (problem,) = in_mounts(broker, f"mount -t tmpfs -o ro,mode=700 tmpfs {path}")
+    assert problem["area"] == "directories"
+    assert problem["what"].startswith(f"{path} cannot be written: ")
+    assert problem["mend"]
+
+
+@needs_root
+def test_a_runtime_dir_without_room(broker: PrivateBroker) -> None:
+    path = broker.runtime_dir
+    fill = f"mount -t tmpfs -o size=16k,mode=700 tmpfs {path} && (dd if=/dev/zero of={path}/x 2>&- || :)"
+    (problem,) = in_mounts(broker, fill)
+    assert problem["what"] == f"There is no room in {path}."
+
+
+@pytest.mark.parametrize("within", ["", "/x"])
+def test_a_place_that_is_a_file(broker: PrivateBroker, within: str) -> None:
+    """That file may be anything, so nobody is told to move it; every finding has a way out all the same."""
+    (broker.root / "file").write_text("precious")
+    place = f"{broker.root}/file{within}"
+    found = examine(broker, XSESSIOND_RUNTIME_DIR=place, XSESSIOND_STATE_DIR=place)
+    assert found.code == 1
+    assert {one["area"] for one in found.problems()} == {"directories", "lock", "store"}
+    assert all(one["mend"] and not one["mend"].startswith("mv ") for one in found.problems())
+
+
+@pytest.mark.parametrize("kind", ["pipe", "directory", "link"])
+def test_a_lock_that_is_no_plain_file(broker: PrivateBroker, kind: str) -> None:
+    """P1: it is not waited for, and the broker says which file it is."""
+    path = broker.runtime_dir / "broker.lock"
+    {"pipe": lambda: os.mkfifo(path, 0o600), "directory": path.mkdir, "link": lambda: path.symlink_to("/dev/null")}[
+        kind
+    ]()
+    refused = broker.ctl("start")
+    assert (refused.returncode, str(path) in refused.stderr) == (9, True)
+    mend(broker, find_problem(broker, "directories")["mend"])
+    assert broker.ctl("start").returncode == 0
+
+
 # -- the lock and the socket -------------------------------------------------------------------------------------------
 
 
@@ -259,6 +316,22 @@ def test_a_holder_of_the_lock_that_answers_nobody(broker: PrivateBroker) -> None
     assert examine(broker).code == 9
 
 
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="looks for who has it open in /proc")
+def test_a_lock_that_another_program_holds(broker: PrivateBroker) -> None:
+    """P15: the file still has the note of a broker of before, whose pid may be anybody's by now."""
+    before = broker.start()
+    before.kill()
+    before.wait(20)
+    path = broker.state_dir / "store.lock"
+    process = broker.spawn("flock", str(path), "cat")
+    poll(lambda: subprocess.run(["flock", "-n", str(path), "true"], check=False).returncode, bool)
+    problem = find_problem(broker, "lock")
+    assert str(before.pid) not in problem["mend"]
+    mend(broker, problem["mend"])
+    process.wait(20)
+    assert broker.ctl("start").returncode == 0
+
+
 def test_a_broker_that_is_stopped_in_its_tracks(broker: PrivateBroker) -> None:
     """P9: it is there, holds its lock, and says nothing."""
     process = broker.start()
@@ -309,6 +382,7 @@ def test_a_lock_that_another_holds_than_answers(broker: PrivateBroker) -> None:
     process = broker.start()
     path = broker.runtime_dir / "broker.lock"
     path.unlink()
+    path.touch(mode=0o600)
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.write("1 0.0.9 elsewhere\n")
