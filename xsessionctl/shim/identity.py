@@ -202,6 +202,13 @@ def is_wrapper(argv: list[str]) -> bool:
     return name in _WRAPPERS
 
 
+def runs_words(argv: list[str]) -> bool:
+    """Whether a process is a shell that was given words to run, as agents start their commands: `bash -c …`."""
+    if len(argv) < 3 or _base(argv[0]).lstrip("-") not in _SHELLS:
+        return False
+    return any(word.startswith("-") and not word.startswith("--") and word.endswith("c") for word in argv[1:-1])
+
+
 def read_process(pid: int) -> tuple[int, list[str]] | None:
     """`find_harness`'s view of a process on Linux; None elsewhere and for what is gone or hidden."""
     try:
