@@ -166,8 +166,9 @@ def _serve(arguments: argparse.Namespace, words: Sequence[str]) -> int:
         log.write("warning", "settings", {"problem": fault})
     broker = _make_broker(paths, config, service, open_files)
     running = Service(
-        broker, store, snapshot, lock, rendezvous, log, manager, files, config, heritage, inherited=inherited
-    )
+        broker, store, snapshot, lock, rendezvous, log, manager, files, config, heritage,
+        inherited=inherited, open_files=open_files,
+    )  # fmt: skip
     del snapshot
     gc.collect()
     gc.freeze()  # what the program is made of is never garbage; not looking at it again saves a tenth of each message

@@ -8,13 +8,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tests.support.broker_files import read_broker_log
 from tests.support.private_broker import PrivateBroker
-from tests.support.wire_client import Member, await_status, read_status
+from tests.support.wire_client import Member, await_status, greet, poll, read_status
 
 pytestmark = [
     pytest.mark.timeout(120),
@@ -82,3 +83,18 @@ def test_a_flood_of_connections_keeps_only_those_out_who_make_it(broker: Private
     told = [line for line in read_broker_log(broker).splitlines() if "turned away" in line]
     assert len(told) == 2, "once each"
     assert all(any(pid in line for line in told) for pid in pids)
+
+
+def test_a_crowd_that_stays_leaves_the_last_descriptors_to_others(broker: PrivateBroker) -> None:
+    """13.3: where the system gives the broker few, too: those who hold on to theirs lose them, and a person who would
+    stop the broker, or decide, is answered."""
+    limited = f"ulimit -n 256; exec '{sys.executable}' -m xsessiond"
+    broker.spawn("/bin/sh", "-c", limited)
+    poll(broker.rendezvous.exists, bool)
+    with Member(broker.rendezvous, "web") as web, Member(broker.rendezvous, "api") as api, ExitStack() as crowd:
+        for _ in range(300):
+            crowd.enter_context(greet(broker.rendezvous))
+        assert broker.ctl("list").returncode == 0
+        sent = web.send("api", "still here?")
+        assert [message["id"] for message in api.take()] == [sent["id"]]
+    assert "cannot be accepted" not in read_broker_log(broker)

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from xsessiond.core.limits import FILES_PER_SESSION, MAX_CONNECTIONS, SESSIONS_MOST
 from xsessiond.core.link import Link
 from xsessiond.io.arrivals import Sender
-from xsessiond.io.guests import Guests
+from xsessiond.io.guests import LEAST, SPARE, Guests, most_guests
 
 ANN, BOB = Sender(None, 1), Sender(None, 2)
+
+
+def test_a_crowd_leaves_room_for_the_most_sessions() -> None:
+    """13.3: each of which has three descriptors, and a link while it comes."""
+    for open_files in (256, 1024, 4096, 65536):
+        sessions = min(SESSIONS_MOST, open_files // FILES_PER_SESSION)
+        assert LEAST < most_guests(open_files) < MAX_CONNECTIONS
+        assert 3 * sessions + most_guests(open_files) + SPARE <= open_files
+    assert most_guests(16) == LEAST
 
 
 def proven() -> Link:

@@ -39,7 +39,7 @@ def _examine_descriptors(pid: int, sessions: int) -> Iterator[Finding]:
             "problem",
             f"{state}; {sessions} sessions run.",
             "Newcomers wait or are turned away when there are none left.",
-            "ulimit -Hn 65536, or LimitNOFILE=65536 in the service; then xsessionctl restart",
+            "xsessionctl stop, then xsessionctl start where `ulimit -Hn` says more (a service: LimitNOFILE=65536)",
         )
     else:
         yield Finding("machine", "ok", f"{state}.")

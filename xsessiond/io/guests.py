@@ -10,8 +10,19 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
+from xsessiond.core.limits import FILES_PER_SESSION, MAX_CONNECTIONS
 from xsessiond.core.link import Link
 from xsessiond.io.arrivals import Sender
+
+SPARE = 24
+"""Descriptors of the broker's own: sockets, locks, the store, and what it opens to look who is calling."""
+LEAST = 4
+
+
+def most_guests(open_files: int) -> int:
+    """How many may stay at the rendezvous of a broker that may have so many files open: what the most sessions leave of
+    them, so that no crowd takes the descriptor that a person's command needs."""
+    return min(MAX_CONNECTIONS - 1, max(LEAST, open_files // FILES_PER_SESSION - SPARE))
 
 
 class _Guest(NamedTuple):

@@ -31,14 +31,14 @@ from xsessiond.core.effects import (
     SuccessorFound,
 )
 from xsessiond.core.effects import Peer as PeerSeen
-from xsessiond.core.limits import DOOR_CONNECTIONS, MAX_CONNECTIONS, STOP_WITHIN_S
+from xsessiond.core.limits import DOOR_CONNECTIONS, OPEN_FILES, STOP_WITHIN_S
 from xsessiond.core.policy import ProjectSettings
 from xsessiond.io.accept import Acceptor
 from xsessiond.io.arrivals import Arrivals, Sender, find_sender, say_why
 from xsessiond.io.doors import Doors
 from xsessiond.io.engine import Engine
 from xsessiond.io.exits import ExitWatch
-from xsessiond.io.guests import Guests
+from xsessiond.io.guests import Guests, most_guests
 from xsessiond.io.handover import Heritage, Inheritance
 from xsessiond.io.listener import ListeningSocket, bind_listener
 from xsessiond.io.lock import BrokerLock
@@ -60,7 +60,8 @@ from xsessiond.store.contract import Snapshot, Store
 class Service:
     """Runs one broker on one lock. snapshot: what the store held at the start. rendezvous: the listening socket;
     inherited: a service manager owns its file. files, config: the settings files, and what they said at the start.
-    heritage: what came from the broker before us, and how another comes after us; None where none can."""
+    heritage: what came from the broker before us, and how another comes after us; None where none can. open_files: how
+    many this process may have."""
 
     def __init__(
         self,
@@ -76,6 +77,7 @@ class Service:
         heritage: Heritage | None = None,
         *,
         inherited: bool,
+        open_files: int = OPEN_FILES,
     ) -> None:
         self._engine, self._store = Engine(broker, store, self), store
         self._restored: Restored | None = Restored(snapshot, boot_id())
@@ -91,6 +93,7 @@ class Service:
         self._notifier = Notifier(config.notify, self._report, confined=manager.present)
         self._resumer = Resumer(self._engine.submit, confined=manager.present)
         self._guests: dict[str | None, Guests] = {}
+        self._most_guests = most_guests(open_files)
         self._arrivals = Arrivals(lambda text, pid: log.write("warning", text, {"pid": pid}))
         self._links = 0
         self._stopped = trio.Event()
@@ -208,7 +211,8 @@ class Service:
         guests = self._guests.get(door)
         if guests is None:
             # One less than the acceptor allows, so that there is always room for one who comes.
-            guests = self._guests[door] = Guests((MAX_CONNECTIONS if door is None else DOOR_CONNECTIONS) - 1)
+            most = DOOR_CONNECTIONS - 1 if door is not None else self._most_guests
+            guests = self._guests[door] = Guests(most)
 
         def gone(peer: Peer) -> None:
             closed()
