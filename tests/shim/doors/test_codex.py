@@ -326,8 +326,30 @@ def test_what_it_may_do_is_asked_again_with_every_turn(visitor: Visitor) -> None
     visitor.open()
     visitor.server.policy = {"approvalPolicy": "never", "sandbox": {"type": "dangerFullAccess"}}
     visitor.server.set_status(THREAD, "active")
-    visitor.run(lambda: policies[-1] == (False, False))
+    visitor.run(lambda: policies[-1:] == [(False, False)])
     visitor.run(lambda: visitor.server.subscribed == set())
+
+
+@pytest.mark.parametrize(
+    "told, policies",
+    [
+        ({}, []),
+        ({"approvalPolicy": "on-request"}, []),
+        ({"sandbox": {"type": "workspaceWrite"}}, []),
+        ({"sandbox": {"type": "dangerFullAccess"}}, [(True, False)]),
+        ({"approvalPolicy": "never"}, [(False, True)]),
+        ({"approvalPolicy": {"granular": {}}, "sandbox": {"type": "readOnly"}}, [(True, True)]),
+    ],
+)
+def test_a_codex_that_does_not_say_what_a_session_may_is_not_taken_for_one_that_asks(
+    visitor: Visitor, told: dict[str, object], policies: list[tuple[bool, bool]]
+) -> None:
+    """4.2, 4.3: of an unknown class it holds; one word for acting without asking is enough."""
+    seen: list[tuple[bool, bool]] = []
+    visitor.door.on_policy = lambda asks, confined: seen.append((asks, confined))
+    visitor.server.policy = told
+    visitor.open()
+    assert seen == policies
 
 
 def test_a_text_waits_for_what_is_asked_before(visitor: Visitor) -> None:

@@ -274,8 +274,10 @@ class CodexDoor(Door):
         server.call("thread/resume", join(thread), joined)
 
     def _see_policy(self, thread: Mapping[str, object]) -> None:
-        sandbox = as_object(thread.get("sandbox")).get("type")
-        self.on_policy(thread.get("approvalPolicy") != "never", sandbox != "dangerFullAccess")
+        policy, sandbox = thread.get("approvalPolicy"), as_object(thread.get("sandbox")).get("type")
+        asks, confined = policy != "never", sandbox != "dangerFullAccess"
+        if not asks or not confined or (policy is not None and sandbox is not None):
+            self.on_policy(asks, confined)  # else this Codex does not say it, or not so
 
     # -- as a source of the loop ---------------------------------------------------------------------------------------
 
