@@ -18,6 +18,10 @@ MARK = "\ufeff"
 """What some editors put before the first character."""
 
 
+class ChangedMeanwhile(ClientError):
+    """Somebody else wrote the file since it was read, so that it was left to them. It may be read and changed again."""
+
+
 class UserFile:
     """A file that need not be there yet. text: without a byte order mark. exists: whether it was there."""
 
@@ -114,7 +118,9 @@ class UserFile:
 
     def _refuse_changed(self) -> None:
         if self._look() != self._before:
-            raise ClientError("bad_config", f"{self.path} was changed meanwhile. Nothing was written.", "Do it again.")
+            raise ChangedMeanwhile(
+                "bad_config", f"{self.path} was changed meanwhile. Nothing was written.", "Do it again."
+            )
 
     def _look(self) -> tuple[int, ...] | None:
         try:

@@ -73,6 +73,19 @@ def test_all_that_are_here_get_it_and_lose_it(place: PrivateBroker) -> None:
     assert done_again.stdout == "There is nothing of ours in any of them.\n"
 
 
+def test_several_at_once_do_not_disturb_each_other(place: PrivateBroker) -> None:
+    """I3: each remembers what it wrote beside what the others remember; afterwards all is as it was, and nothing of
+    ours is left, not even a list of nothing."""
+    before = tree_of(place.home)
+    for verb, wanted in (("install", "installed"), ("uninstall", "missing")):
+        racers = [place.spawn(sys.executable, "-m", "xsessionctl", verb, name, "--yes") for name in VERSIONS]
+        told = [racer.communicate(timeout=60) for racer in racers]
+        assert [racer.returncode for racer in racers] == [0] * len(VERSIONS), told
+        assert states(place, code=0 if wanted == "installed" else 3) == dict.fromkeys(VERSIONS, wanted)
+    assert tree_of(place.home) == before
+    assert not place.state_dir.exists()
+
+
 def test_where_none_is_here_nothing_is_made_up(broker: PrivateBroker) -> None:
     done = broker.ctl("install", "--yes", PATH="/nowhere")
     assert done.returncode == 3

@@ -21,10 +21,12 @@ from xsessionctl.harness.common import count_common
 from xsessionctl.harness.json_spans import BadText
 from xsessionctl.harness.receipts import Receipt, Receipts, write_receipt
 from xsessionctl.harness.trees import Path, value_at
-from xsessionctl.user_file import UserFile
+from xsessionctl.user_file import ChangedMeanwhile, UserFile
 
 MOST_BYTES = 64 << 20
 """Of a harness's file. Claude Code's grows with every project."""
+TRIES = 20
+"""How often the change is made anew for somebody who writes the file all the time."""
 LOCK_S, LOCK_PAUSE_S = 3.0, 0.02
 """How long a harness that is writing its file is waited for."""
 
@@ -130,6 +132,17 @@ def find_switches(harness: Harness, site: Site) -> list[str]:
 def do(step: Step, receipts: Receipts) -> None:
     """Writes one file, with the same change if it says something else by now. Raises ClientError; then it is as it
     was."""
+    for again in range(TRIES, -1, -1):
+        try:
+            _do(step, receipts)
+        except ChangedMeanwhile:
+            if not again:
+                raise
+        else:
+            return
+
+
+def _do(step: Step, receipts: Receipts) -> None:
     with _locked(step.part.lock):
         fresh = step.again()
         if fresh is None:

@@ -8,7 +8,11 @@ Laws: losing this file loses exactness and nothing else. Refuses to know: what t
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 
@@ -58,38 +62,59 @@ def digest_of(text: str) -> str:
 
 
 class Receipts:
-    """All of them, by the path of the file. An unreadable collection counts as an empty one."""
+    """All of them, by the path of the file. They are read when they are asked for, since another `install` may be at
+    work too. An unreadable collection counts as an empty one."""
 
     def __init__(self, state_dir: str) -> None:
-        """Raises ClientError."""
         self._folder = state_dir
         self._path = f"{state_dir}/{NAME}"
-        self._found: dict[str, Receipt] = {}
-        try:
-            with open(self._path, encoding="utf-8") as file:
-                rows = json.load(file)
-            self._found = {path: Receipt(**row) for path, row in rows.items()}
-        except (OSError, ValueError, TypeError, AttributeError):
-            pass
 
     def get(self, path: str) -> Receipt | None:
         """That of one file."""
-        return self._found.get(path)
+        return self._read().get(path)
 
     def set(self, path: str, receipt: Receipt | None) -> None:
-        """Remembers one, or forgets it where it is None. Raises ClientError; then nothing has changed."""
-        if receipt == self._found.get(path):
+        """Remembers one, or forgets it where it is None; of the last nothing stays. Raises ClientError; then nothing
+        has changed."""
+        if receipt == self.get(path):
             return
-        found = {other: one for other, one in self._found.items() if other != path}
-        if receipt is not None:
-            found[path] = receipt
         try:
             ensure_private_dir(self._folder)
-            text = json.dumps({path: asdict(one) for path, one in found.items()}, indent=1)
-            file = UserFile(self._path, most=1 << 24)
-            file.replace(text + "\n")
+            with _alone(self._folder):
+                found = {other: one for other, one in self._read().items() if other != path}
+                if receipt is not None:
+                    found[path] = receipt
+                self._write(found)
+            if not found:
+                with suppress(OSError):
+                    os.rmdir(self._folder)  # if nothing else was ever in it
         except PathError as problem:
             raise ClientError("bad_config", problem.reason) from None
         except OSError as error:
             raise ClientError("bad_config", f"{self._path} cannot be written: {error.strerror}.") from None
-        self._found = found
+
+    def _read(self) -> dict[str, Receipt]:
+        try:
+            with open(self._path, encoding="utf-8") as file:
+                rows = json.load(file)
+            return {path: Receipt(**row) for path, row in rows.items()}
+        except (OSError, ValueError, TypeError, AttributeError):
+            return {}
+
+    def _write(self, found: dict[str, Receipt]) -> None:
+        file = UserFile(self._path, most=1 << 24)
+        if found:
+            file.replace(json.dumps({path: asdict(one) for path, one in found.items()}, indent=1) + "\n")
+        elif file.exists:
+            file.remove()
+
+
+@contextmanager
+def _alone(folder: str) -> Iterator[None]:
+    """No other process of ours is in here meanwhile. Raises OSError."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
+from dataclasses import replace
 from difflib import unified_diff
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,7 @@ from tests.ctl.harness.wild import Home, make_home, plain_json, tree_of
 from xsessionctl.client import ClientError
 from xsessionctl.harness import plans
 from xsessionctl.harness.finding import Found
-from xsessionctl.harness.plans import do, plan_install, plan_uninstall
+from xsessionctl.harness.plans import Step, do, plan_install, plan_uninstall
 from xsessionctl.harness.receipts import Receipt, Receipts, write_receipt
 from xsessionctl.installing import Job, carry_out
 
@@ -44,6 +47,25 @@ def test_what_is_written_between_the_look_and_the_write_stays(claude: Home) -> N
     assert '    "oauth"' in (claude.path / ".claude.json").read_text()
     claude.uninstall()
     assert (claude.path / ".claude.json").read_text() == json.dumps({"oauth": SECRET, "n": 2}, indent=4)
+
+
+def test_who_writes_in_the_very_moment_is_written_after(claude: Home) -> None:
+    """Between the last look and the write: what was written stays, and the change is made to that."""
+    state, count = claude.path / ".claude.json", 0
+    steps = plan_install(claude.harness, claude.site, claude.receipts)
+
+    def disturbed(step: Step) -> Step | None:
+        nonlocal count
+        fresh = step.again()
+        if step.path == str(state) and count < 3:
+            count += 1
+            state.write_text(json.dumps({"oauth": SECRET, "n": 10 + count}))
+        return fresh
+
+    for step in steps:
+        do(replace(step, again=partial(disturbed, step)), claude.receipts)
+    assert (state_of(claude)["n"], count) == (13, 3)
+    assert claude.faults() == {}
 
 
 def test_what_is_done_by_then_is_not_done_again(claude: Home) -> None:
@@ -103,8 +125,7 @@ def test_what_could_not_be_remembered_is_not_written(claude: Home, tmp_path: Pat
     known = claude.receipts
     installed, receipt = tree_of(claude.path), known.get(step.path)
     [step, *_] = plan_uninstall(claude.harness, claude.site, known)
-    (tmp_path / "state").rename(tmp_path / "elsewhere")
-    (tmp_path / "state").write_text("in the way")
+    (tmp_path / "state" / f".installed.json.{os.getpid()}").write_text("in the way of what is written there")
     with pytest.raises(ClientError):
         do(step, known)
     assert (tree_of(claude.path), known.get(step.path)) == (installed, receipt)
@@ -130,7 +151,7 @@ def test_nothing_of_the_user_s_is_remembered_but_what_ours_took_the_place_of(cla
     assert SECRET not in memory.read_text()
     assert memory.stat().st_mode & 0o777 == 0o600
     claude.uninstall()
-    assert json.loads(memory.read_text()) == {}
+    assert not memory.parent.exists()
 
 
 def test_a_folder_that_somebody_uses_stays(tmp_path: Path) -> None:
