@@ -18,14 +18,13 @@ from xsessionctl.harness.finding import (
     find_command,
     find_data,
     find_ephemeral,
-    find_home,
     find_program,
     settings_for,
 )
 from xsessionctl.harness.known import HARNESSES
 from xsessionctl.harness.plans import Step, do, find_states, find_switches, plan_install, plan_uninstall
 from xsessionctl.harness.receipts import Receipts
-from xsessionctl.lifecycle import find_paths
+from xsessionctl.lifecycle import find_home, find_paths
 from xsessiond.paths import PathError
 from xsessiond.private_dirs import ensure_private_dir
 from xsessiond.settings_reading import read_file

@@ -14,7 +14,7 @@ from time import monotonic, sleep
 
 from xsessionctl.client import ClientError, Connection, connect
 from xsessionctl.granted import connect_granted, granted_socket
-from xsessiond.paths import PLACE_VARIABLES, PathError, Paths, recorded_runtime_dir, resolve_paths
+from xsessiond.paths import PLACE_VARIABLES, PathError, Paths, home_dir, recorded_runtime_dir, resolve_paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,6 +44,14 @@ def find_paths() -> Paths:
         return resolve_paths()
     except PathError as problem:
         raise ClientError("no_broker", problem.reason, detail=problem.path) from None
+
+
+def find_home(environ: Mapping[str, str]) -> str:
+    """This user's home directory. Raises ClientError."""
+    try:
+        return home_dir(environ)
+    except PathError as problem:
+        raise ClientError("bad_config", problem.reason) from None
 
 
 def connect_if_running(paths: Paths, deadline: float) -> Connection | None:

@@ -165,6 +165,11 @@ def resolve_paths(environ: "Mapping[str, str] | None" = None, *, platform: str =
     )
 
 
+def home_dir(environ: "Mapping[str, str] | None" = None) -> str:
+    """Work out the user's home directory, by the same rule. Raises HomeUnknown."""
+    return _Rule(os.environ if environ is None else environ, sys.platform).home() or "/"
+
+
 class _Rule:
     """One application of the rule: what it reads, and what it passed over."""
 

@@ -18,6 +18,7 @@ from tests.support.users import STRANGER, needs_root
 from tests.support.wire_client import Member, read_status
 from xsessionctl import ending, lifecycle
 from xsessionctl.client import ClientError, deadline_in
+from xsessionctl.lifecycle import find_home
 from xsessiond.paths import resolve_paths
 
 
@@ -210,3 +211,20 @@ def test_a_start_is_bounded(broker: PrivateBroker) -> None:
     done = broker.ctl("list", "--timeout", "0.01")
     assert done.returncode == 7
     assert "did not start in time" in done.stderr
+
+
+def test_the_home_is_the_user_s_own(tmp_path: Path) -> None:
+    assert find_home({"HOME": str(tmp_path)}) == str(tmp_path)
+    for odd in ({"HOME": ""}, {}, {"HOME": "relative"}, {"HOME": "/nowhere/at/all"}):
+        assert os.path.isabs(find_home(odd))
+        assert find_home(odd) != odd.get("HOME")
+
+
+def test_the_home_of_a_made_up_user_is_the_one_that_it_was_given(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """P8: by the one rule for every path; a container's user is in no list and may own nothing."""
+    monkeypatch.setattr(os, "geteuid", lambda: 4_000_000)
+    assert find_home({"HOME": str(tmp_path)}) == str(tmp_path)
+    with pytest.raises(ClientError, match="Set HOME"):
+        find_home({})

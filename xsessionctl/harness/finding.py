@@ -8,7 +8,6 @@ files.
 from __future__ import annotations
 
 import os
-import pwd
 import re
 import shutil
 import sys
@@ -81,20 +80,6 @@ def find_command(environ: Mapping[str, str]) -> str:
         f"The command {PROGRAM} is not installed: {beside} is not there.",
         "Install the package, for instance with `pipx install` or `uv tool install`, and do it again.",
     )
-
-
-def find_home(environ: Mapping[str, str]) -> str:
-    """The user's home directory: HOME, unless `su` or `sudo` left it at somebody else's. Raises ClientError."""
-    value = environ.get("HOME", "")
-    try:
-        if value.startswith("/") and os.stat(value).st_uid == os.geteuid():
-            return os.path.normpath(value)
-    except OSError:
-        pass
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_dir
-    except KeyError:
-        raise ClientError("bad_config", "It is not known where your home directory is.", "Set HOME.") from None
 
 
 def find_data() -> str:

@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from xml.parsers.expat import ExpatError
 
 from xsessionctl.client import ClientError, deadline_in
-from xsessionctl.harness.finding import find_home
-from xsessionctl.lifecycle import broker_command
+from xsessionctl.lifecycle import broker_command, find_home
 from xsessionctl.service.files import Planned
 from xsessionctl.service.manager import Command, Survey, explicit_variables, run
 from xsessionctl.service.texts import LABEL, agent_plist

@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from xsessionctl.client import ClientError, deadline_in
-from xsessionctl.harness.finding import find_home
-from xsessionctl.lifecycle import broker_command
+from xsessionctl.lifecycle import broker_command, find_home
 from xsessionctl.service.files import Planned, not_writable
 from xsessionctl.service.manager import Command, Survey, explicit_variables, run, user_runtime_dir
 from xsessionctl.service.texts import HARDENING, MADE, SERVICE, SOCKET, hardening_drop_in, service_unit, socket_unit

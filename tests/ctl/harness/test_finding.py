@@ -19,7 +19,6 @@ from xsessionctl.harness.finding import (
     find_command,
     find_data,
     find_ephemeral,
-    find_home,
     find_program,
     settings_for,
 )
@@ -136,13 +135,6 @@ def test_a_place_that_will_be_gone_is_warned_of(path: str, *, passing: bool) -> 
     found = find_ephemeral(path)
     assert (found is not None) is passing
     assert found is None or path in found
-
-
-def test_the_home_is_the_user_s_own(tmp_path: Path) -> None:
-    assert find_home({"HOME": str(tmp_path)}) == str(tmp_path)
-    for odd in ({"HOME": ""}, {}, {"HOME": "relative"}, {"HOME": "/nowhere/at/all"}):
-        assert os.path.isabs(find_home(odd))
-        assert find_home(odd) != odd.get("HOME")
 
 
 def test_only_our_own_places_are_handed_on() -> None:
