@@ -28,6 +28,7 @@ def run(broker: PrivateBroker, *arguments: str) -> subprocess.CompletedProcess[s
 # -- the command line --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_version_and_the_help_start_nothing(broker: PrivateBroker) -> None:
     version = run(broker, "--version")
     assert (version.returncode, version.stdout) == (0, f"xsessiond {__version__}\n")

@@ -12,6 +12,8 @@ import pytest
 from tests.support.human import require_outside
 from tests.support.outside import VARIABLE
 
+pytestmark = pytest.mark.slow
+
 PROBE = """
 import os, sys
 from tests.support.human import below_agent

@@ -16,6 +16,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(VALUES)
 def test_encoding_is_that_of_json(value: object) -> None:
     assert encode(value) == json.dumps(value, ensure_ascii=False, separators=(",", ":"))
@@ -23,6 +24,7 @@ def test_encoding_is_that_of_json(value: object) -> None:
     assert encode_ascii(value).isascii()
 
 
+@pytest.mark.slow
 @given(VALUES)
 def test_decoding_is_that_of_json(value: object) -> None:
     assert decode(json.dumps(value)) == value

@@ -83,6 +83,7 @@ def test_one_value_is_got_alone(running: PrivateBroker, file: Path) -> None:
     assert ask(running, "get", "inbound.policy")["where"] == f"{file}:3"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, near",
     [
@@ -145,6 +146,7 @@ def test_one_file_is_checked_by_its_name(broker: PrivateBroker, tmp_path: Path) 
 # -- changing ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_value_is_set_in_place_and_in_force(running: PrivateBroker, file: Path) -> None:
     """C5, 14.3."""
     file.write_text(USERS)
@@ -173,6 +175,7 @@ def test_what_goes_before_it_is_said(running: PrivateBroker, file: Path) -> None
     assert f"{file} was changed, but what stands there goes first." in shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words, code, said",
     [
@@ -262,6 +265,7 @@ def test_giving_up_changes_nothing_and_saving_anyway_does(running: PrivateBroker
     assert file.read_text() == "inbound.polcy = 1\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program, said", [("exit 3", "The editor ended with 3."), ('rm "$1"', "cannot be read")])
 def test_an_editor_that_fails_changes_nothing(running: PrivateBroker, file: Path, program: str, said: str) -> None:
     file.write_text(USERS)

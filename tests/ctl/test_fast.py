@@ -50,6 +50,7 @@ def test_both_ways_say_the_same(shared: PrivateBroker, words: list[str]) -> None
     assert cheap.returncode == full.returncode
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [[], ["--json"]])
 def test_both_ways_send_the_same(running: PrivateBroker, api: Member, more: list[str]) -> None:
     cheap, full = running.ctl("send", "api", "one", *more), running.ctl("send", "api", "two", *more, *SLOW)

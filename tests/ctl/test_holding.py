@@ -95,6 +95,7 @@ def test_list_status_check_and_log_tell_of_it(running: PrivateBroker, api: Membe
 # -- seeing ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_queue_can_be_read_from_any_terminal(running: PrivateBroker, api: Member, web: Member) -> None:
     """H1: 5.1."""
     assert running.ctl("hold-queue").stdout == "Nothing is held.\n"
@@ -270,6 +271,7 @@ def test_all_is_what_is_held_now(running: PrivateBroker, api: Member, web: Membe
     assert api.take() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
@@ -296,6 +298,7 @@ def test_wrong_words_decide_nothing(running: PrivateBroker, words: list[str]) ->
 # -- trust -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_approval_may_cover_what_follows_and_be_taken_back(running: PrivateBroker, api: Member, web: Member) -> None:
     """H7: approve and trust for this session or pair, list, revoke."""
     first, second = web.send("api", "one"), web.send("api", "two")

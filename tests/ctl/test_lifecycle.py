@@ -139,6 +139,7 @@ def test_what_needs_a_broker_starts_it(broker: PrivateBroker, verb: str) -> None
     assert len(broker.processes()) == 1
 
 
+@pytest.mark.slow
 def test_after_a_crash_the_next_client_starts_it_again(broker: PrivateBroker) -> None:
     """P3: a socket left after SIGKILL does not block a restart."""
     broker.ctl("start")

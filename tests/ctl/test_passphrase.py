@@ -14,6 +14,8 @@ from tests.support.private_broker import PrivateBroker
 from tests.support.wire_client import Member, ask_once, poll, read_status
 from xsessiond.core.passphrase import make_record, matches
 
+pytestmark = pytest.mark.slow
+
 FIRST, SECOND = "correct horse", "battery staple"
 OLD, NEW, ASKED = "Old passphrase: ", "New passphrase: ", "Passphrase: "
 

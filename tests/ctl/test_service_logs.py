@@ -40,6 +40,7 @@ def test_what_cannot_be_read_is_named(paths: Paths) -> None:
         read_log(paths, 3, float("inf"))
 
 
+@pytest.mark.slow
 def test_it_is_followed_over_its_rotation(paths: Paths) -> None:
     """Nothing is left out between the old file and the new one, and nothing comes twice."""
     Path(paths.log_file + ".1").write_text("older\n")

@@ -57,6 +57,7 @@ def test_a_damaged_store(broker: PrivateBroker) -> None:
     assert not (broker.root / "copy.db").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["start", "list", "send api hello"])
 def test_a_store_of_a_newer_version_is_left_as_it_is(broker: PrivateBroker, verb: str) -> None:
     """P9, 15.4: a downgrade is refused in words that say what to do, by every verb that would start a broker."""
@@ -84,6 +85,7 @@ def test_a_backup_goes_where_it_is_private_by_default(broker: PrivateBroker) -> 
     assert process.poll() is None
 
 
+@pytest.mark.slow
 def test_a_backup_is_a_store_that_a_broker_goes_on_with(broker: PrivateBroker) -> None:
     path = fill(broker)
     copy = broker.root / "copy.db"
@@ -103,6 +105,7 @@ def test_a_store_that_takes_too_long_is_given_up(broker: PrivateBroker) -> None:
     assert (done.returncode, "in time" in done.stderr) == (7, True)
 
 
+@pytest.mark.slow
 def test_a_copy_that_is_given_up_leaves_nothing(broker: PrivateBroker) -> None:
     """Not even a part that would be in the way of the next, with all messages in it."""
     path = fill(broker)
@@ -124,6 +127,7 @@ def test_a_copy_where_none_can_be_is_refused_with_the_path(broker: PrivateBroker
     assert done.stderr.startswith(f"xsessionctl: The copy {target} cannot be written: No such file or directory.")
 
 
+@pytest.mark.slow
 def test_a_store_that_is_locked_away_is_told_with_its_reason(broker: PrivateBroker) -> None:
     path = fill(broker)
     with closing(sqlite3.connect(path, isolation_level=None)) as db:

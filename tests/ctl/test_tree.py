@@ -43,6 +43,7 @@ def verb_of(name: str) -> Verb:
     return ALL[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_every_verb_has_help_with_an_example(name: str, broker: PrivateBroker) -> None:
     done = broker.ctl(*name.split(), "--help")
@@ -79,6 +80,7 @@ def test_the_overview_says_what_the_verbs_own_help_says(name: str) -> None:
     assert first == VERBS[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ASKED)
 def test_json_is_one_document_alone_on_standard_output(name: str, shared: PrivateBroker) -> None:
     """O3: the human header contaminates JSON."""
@@ -90,6 +92,7 @@ def test_json_is_one_document_alone_on_standard_output(name: str, shared: Privat
     assert ("error" in document) == (done.returncode != 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ASKED)
 def test_a_failure_without_json_is_on_standard_error(name: str, broker: PrivateBroker) -> None:
     """O5: each error has its cause and the next step."""

@@ -50,6 +50,7 @@ def test_list_all_shows_what_does_not_run_too(running: PrivateBroker) -> None:
     assert [row["name"] for row in ask(running, "list", "--all")["sessions"]] == ["api"]
 
 
+@pytest.mark.slow
 def test_list_watch_tells_each_change(running: PrivateBroker) -> None:
     """N12: one who only looks is not listed."""
     with subprocess.Popen(
@@ -81,6 +82,7 @@ def test_whoami_without_a_terminal_is_a_script(running: PrivateBroker) -> None:
 # -- send --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_verb_takes_every_form_of_address(running: PrivateBroker) -> None:
     """N4, D10: all verbs share one resolver, and each unambiguous identifier is taken."""
     with Member(running.rendezvous, "api", harness_session_id="conv-1") as api:
@@ -94,6 +96,7 @@ def test_every_verb_takes_every_form_of_address(running: PrivateBroker) -> None:
                 api.ack(message["id"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "address, code, exit_code",
     [("apu", "not_found", 3), ("ap", "ambiguous", 4), ("m-1", "not_found", 3), ("gone", "not_running", 3)],
@@ -143,6 +146,7 @@ def test_send_answers_with_what_the_contract_says(running: PrivateBroker, api: M
     assert (message["text"], message["sha256"]) == ("héllo there", document["sha256"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "stdin, text", [("a\nb\n", "a\nb"), ("no end", "no end"), ("two\n\n", "two\n"), ("dos\r\n", "dos")]
 )
@@ -197,6 +201,7 @@ def test_bytes_that_are_no_text_are_refused(running: PrivateBroker, api: Member,
     assert api.take() == []
 
 
+@pytest.mark.slow
 def test_a_wish_to_be_told_reads_no_standard_input(running: PrivateBroker) -> None:
     """9.1: which in an agent's shell may be a pipe that nobody writes to. A person is told on the desktop and by
     `inbox`."""
@@ -363,6 +368,7 @@ def test_log_shows_what_was_said(running: PrivateBroker, api: Member) -> None:
     assert shown[1:] == ["    first line", "    second \\x1b[31mline"]
 
 
+@pytest.mark.slow
 def test_log_follows_a_thread_and_begins_where_it_is_told(running: PrivateBroker, api: Member) -> None:
     """8.5: replies form a thread."""
     first = ask(running, "send", "api", "question")

@@ -24,7 +24,10 @@ from tests.support.human import as_human, at_own_terminal, require_outside
 from tests.support.private_broker import PrivateBroker, accepts, private_broker
 from tests.support.wire_client import Member, read_status
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the tools of its shell are Linux's")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="the tools of its shell are Linux's"),
+]
 
 ROOT = Path(__file__).parents[2]
 SECURITY = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")

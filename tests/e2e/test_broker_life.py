@@ -31,6 +31,8 @@ from tests.support.wire_client import (
 )
 from xsessiond.core.limits import STOP_WITHIN_S
 
+pytestmark = pytest.mark.slow
+
 WAITS = "import sys; print(flush=True); sys.stdin.read()"
 
 
@@ -370,7 +372,6 @@ def test_a_graceful_stop_finishes_what_was_accepted(broker: PrivateBroker, how: 
         assert find_bugs(broker) == []
 
 
-@pytest.mark.slow
 def test_a_stop_is_bounded_though_a_client_reads_nothing(broker: PrivateBroker) -> None:
     """15.5: it waits for nobody for ever."""
     process = broker.start()

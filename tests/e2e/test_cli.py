@@ -16,6 +16,8 @@ from tests.support.private_broker import PrivateBroker
 from tests.support.wire_client import Member, read_status
 from xsessionctl.cli import VERBS
 
+pytestmark = pytest.mark.slow
+
 COMMAND = str(Path(sys.executable).parent / "xsessionctl")
 """The installed command, as a shell finds it."""
 WORDS = {
@@ -156,7 +158,6 @@ def test_output_through_a_slow_pipe_is_complete(broker: PrivateBroker) -> None:
         assert len(api.take()) == 8
 
 
-@pytest.mark.slow
 def test_fifty_clients_at_once_start_one_broker(broker: PrivateBroker) -> None:
     """15.1, P2: fifty racing auto-starts, from several verbs, give one broker; every client gets its answer from it."""
     verbs: Sequence[list[str]] = [["list", "--json"], ["start", "--json"], ["whoami", "--json"], ["check", "--json"]]

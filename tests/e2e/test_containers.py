@@ -20,7 +20,7 @@ from tests.support.human import as_human
 from tests.support.private_broker import PrivateBroker, accepts
 from tests.support.wire_client import LinkLost, Member, Refused, Wire, ask_once, poll, read_status
 
-pytestmark = needs_containers
+pytestmark = [pytest.mark.slow, needs_containers]
 
 
 @pytest.fixture(autouse=True)

@@ -72,6 +72,7 @@ def test_without_a_terminal_it_says_what_it_allowed_itself(broker: PrivateBroker
     assert "approved by human" in done.stdout
 
 
+@pytest.mark.slow
 def test_below_an_agent_it_shows_the_refusal_and_ends_well(broker: PrivateBroker) -> None:
     """5.2, S14: whoever runs it for an agent sees why nothing is approved, and what would come."""
     done = broker.ctl("demo", "--json", within_s=55, CLAUDECODE="1")
@@ -86,6 +87,7 @@ def test_below_an_agent_it_shows_the_refusal_and_ends_well(broker: PrivateBroker
     assert "was started by an agent" in plain.stdout
 
 
+@pytest.mark.slow
 def test_its_steps_are_there_for_programs(broker: PrivateBroker) -> None:
     done = broker.ctl("demo", "--json", within_s=55)
     document = json.loads(done.stdout)

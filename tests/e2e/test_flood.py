@@ -53,6 +53,7 @@ def time_of(action: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
+@pytest.mark.slow
 def test_a_flood_of_connections_keeps_only_those_out_who_make_it(broker: PrivateBroker) -> None:
     """13.3: two sessions connect as fast as they can. Another client's status, a session's mail and its coming back go
     on, the flooders themselves come back through their private sockets, and after it all are served again."""

@@ -36,6 +36,8 @@ from xsessiond import __version__
 from xsessiond.core.limits import CONNECTS_PER_SECOND
 from xsessiond.store.schema import VERSION
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -366,7 +368,6 @@ def test_one_that_fails_after_its_trial_is_followed_by_another(broker: PrivateBr
         assert done.stderr.startswith("xsessionctl: that does not work\n")
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.skipif(not Path("/proc/net/unix").exists(), reason="counts listeners in /proc/net/unix")
 def test_racing_restarts_and_kills_with_twenty_senders(broker: PrivateBroker) -> None:

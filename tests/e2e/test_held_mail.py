@@ -157,6 +157,7 @@ def readme_console(heading: str) -> list[str]:
     return [line[2:].partition("  #")[0].strip() for line in section.splitlines() if line.startswith("$ xsessionctl ")]
 
 
+@pytest.mark.slow
 def test_the_readme_leads_to_the_message_and_through_the_gate(broker: PrivateBroker) -> None:
     """H1, O8: why did it not arrive, and what to do: the commands of the README in their order, with the names and ids
     that each of them shows."""

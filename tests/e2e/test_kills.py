@@ -14,6 +14,8 @@ from tests.support.kill_storm import KillStorm, find_store_faults
 from tests.support.private_broker import PrivateBroker
 from tests.support.wire_client import Member, Refused, await_status, poll, read_status
 
+pytestmark = pytest.mark.slow
+
 SENDERS, RECEIVERS = 20, 4
 
 
@@ -40,7 +42,6 @@ def test_twenty_kills_with_twenty_senders(broker: PrivateBroker) -> None:
     storm(broker, kills=20, seed=1)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_a_thousand_kills_with_twenty_senders(broker: PrivateBroker) -> None:
     """L13, L3, W9: the same, a thousand times over."""

@@ -29,6 +29,8 @@ from tests.support.wire_client import Json, Member, Refused, ask_once, await_sta
 from xsessiond.core import limits
 from xsessiond.store.memory import MemoryStore
 
+pytestmark = pytest.mark.slow
+
 TALK = "0199d1f4-7c3e-7f60-8f2b-000000000001"
 HOUR_MS = 3_600_000
 

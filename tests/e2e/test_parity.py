@@ -15,6 +15,8 @@ from tests.support.human import as_human, require_outside, run_apart
 from tests.support.private_broker import PrivateBroker
 from tests.support.wire_client import Json, Member, Refused, ask_once, await_status
 
+pytestmark = pytest.mark.slow
+
 UNPACED = "[pacing]\ntarget_burst = 0\nsender_burst = 0\n"
 CLASSES = ("bypass", "prompting", "unknown")
 

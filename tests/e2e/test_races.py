@@ -14,6 +14,8 @@ from tests.support.broker_files import find_bugs
 from tests.support.private_broker import PrivateBroker, private_broker
 from tests.support.wire_client import Member, read_status
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -42,7 +44,6 @@ def test_fifty_racing_starts_give_one_listener(broker: PrivateBroker) -> None:
     race(broker, 4, within_s=50)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(not Path("/proc/net/unix").exists(), reason="counts listeners in /proc/net/unix")
 def test_fifty_racing_starts_two_hundred_times(broker: PrivateBroker) -> None:

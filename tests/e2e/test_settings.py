@@ -12,6 +12,8 @@ import pytest
 from tests.support.private_broker import PrivateBroker
 from tests.support.wire_client import Json, Member, Refused, ask_once, await_status, poll, read_status
 
+pytestmark = pytest.mark.slow
+
 WITHIN_S = 1.0
 """What is promised, on a machine that does not stall; `timely` says how that is measured."""
 

@@ -66,6 +66,7 @@ def test_many_shims_that_start_at_once_share_one_broker(broker: PrivateBroker) -
     assert {row["name"] for row in rows} == {f"agent-{number}" for number in range(8)}
 
 
+@pytest.mark.slow
 def test_a_killed_broker_is_replaced_by_the_next_call_and_nothing_is_lost(broker: PrivateBroker) -> None:
     """D3, W22: same ids, same mail, each message once, over kill -9 of the broker."""
     api, web = _start(broker, "api"), _start(broker, "web")
@@ -82,6 +83,7 @@ def test_a_killed_broker_is_replaced_by_the_next_call_and_nothing_is_lost(broker
     assert {message["state"] for message in states} == {"delivered"}
 
 
+@pytest.mark.slow
 def test_a_call_is_in_the_air_while_the_broker_dies(broker: PrivateBroker) -> None:
     api, web = _start(broker, "api"), _start(broker, "web")
     _own_id(api), _own_id(web)
@@ -137,6 +139,7 @@ def test_a_dead_harness_is_off_the_roster_and_a_send_to_it_says_so(broker: Priva
     assert api.call("check_delivery")["structuredContent"]["messages"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("over", ["its harness is killed", "its input ends"])
 def test_one_that_waits_for_a_reply_does_not_come_back_when_all_is_over(broker: PrivateBroker, over: str) -> None:
     """1.4, D1: the call that loses its link with the session must not register it again, for nobody."""

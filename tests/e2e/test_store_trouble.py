@@ -23,6 +23,8 @@ from tests.support.private_broker import PrivateBroker, accepts
 from tests.support.users import as_user, needs_root
 from tests.support.wire_client import Member, Refused, ask_once, greet, poll, read_status
 
+pytestmark = pytest.mark.slow
+
 NOBODY = 65534
 
 

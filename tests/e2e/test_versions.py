@@ -15,6 +15,8 @@ from tests.support.private_broker import PrivateBroker
 from tests.support.wire_client import Member, poll, read_status
 from xsessiond import __version__
 
+pytestmark = pytest.mark.slow
+
 OLD, NEW = "0.0.9", "9.0.0"
 
 
@@ -153,7 +155,6 @@ def test_a_session_of_before_an_upgrade_goes_on_after_it(broker: PrivateBroker, 
 HARNESS = "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))"
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_previous_commits_wheel_and_this_tree_get_on(broker: PrivateBroker, tmp_path: Path) -> None:
     """P9, 15.4: an old broker with a new client, a new broker with an old client, and the upgrade between."""

@@ -281,6 +281,7 @@ def race(root: Path, rounds: int, seed: int) -> dict[str, object]:
     return found
 
 
+@pytest.mark.slow
 def test_fifty_racing_starts_give_one_listener(short_dir: Path) -> None:
     """P2, 15.1: with some of them killed while they race; the others say who runs."""
     found = race(short_dir, rounds=5, seed=1)

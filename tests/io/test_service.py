@@ -79,6 +79,7 @@ for _ in range(int(sys.argv[2])):
 """
 
 
+@pytest.mark.slow
 async def test_processes_of_one_tree_share_its_pace(broker: PrivateBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     """13.3: a new process for each connection buys nothing; each that is too much is told so, also by the command
     line. A session that was there goes on, and comes back through its private socket."""

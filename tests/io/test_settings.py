@@ -167,6 +167,7 @@ async def test_linked_files_are_noticed_where_they_are(heard: Heard, file: Path,
     await heard.hear("refuse")
 
 
+@pytest.mark.slow
 async def test_a_file_that_is_away_for_a_moment_loosens_nothing(heard: Heard, file: Path) -> None:
     """14.2: between the old file and the new one there is a time without any, and one with an empty one."""
     file.write_text(HOLD)

@@ -32,6 +32,7 @@ def start_managed(broker: PrivateBroker) -> subprocess.Popen[bytes]:
     return broker.spawn(sys.executable, "-P", "-m", "xsessiond", "--service", "systemd")
 
 
+@pytest.mark.slow
 def test_it_takes_over_with_all_that_waited(broker: PrivateBroker) -> None:
     """15.2, 15.4: a broker that cron or an earlier login started makes room; its mail and its sessions live on."""
     assert broker.ctl("start").returncode == 0

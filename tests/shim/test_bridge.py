@@ -241,6 +241,7 @@ def test_what_came_as_the_turn_ended_is_pushed_once(place: PrivateBroker, bridge
     await_state(ann, sent["id"], "delivered")
 
 
+@pytest.mark.slow
 def test_what_is_not_wanted_now_is_tried_again(place: PrivateBroker, bridge: BridgeProcess, ann: Member) -> None:
     name = begin_idle(place, bridge)
     sent = ann.send(name, "later, then")
@@ -339,6 +340,7 @@ def test_who_waits_for_the_user_says_so(place: PrivateBroker, bridge: BridgeProc
         poll(lambda: rows(place)["ses_a"]["state"], lambda found, state=state: found == state)
 
 
+@pytest.mark.slow
 def test_news_that_was_asked_for_wakes(place: PrivateBroker, bridge: BridgeProcess, ann: Member) -> None:
     begin_idle(place, bridge)
     ann.call("turn", phase="started", by="human")

@@ -287,6 +287,7 @@ def test_a_dead_shim_costs_nothing_and_the_next_one_cleans_up(hooked: Hooked) ->
     other.agent.end()
 
 
+@pytest.mark.slow
 def test_a_shim_that_takes_the_place_of_another_has_the_directory_when_that_ends(hooked: Hooked) -> None:
     """W22: the adapter is restarted, and hooks reach the new one."""
     before = (hooked.folder / "sock").stat().st_ctime_ns

@@ -160,6 +160,7 @@ def test_it_answers_before_there_is_a_broker(broker: PrivateBroker) -> None:
         fake.close()
 
 
+@pytest.mark.slow
 def test_it_costs_nothing_while_nothing_happens(broker: PrivateBroker) -> None:
     """P11: no turn of its loop without a cause; a broker is there, and quiet."""
     fake = FakeBroker(broker.runtime_dir)

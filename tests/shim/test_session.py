@@ -49,6 +49,7 @@ def test_the_session_is_known_without_any_tool_call(broker: PrivateBroker, fake:
     assert attach == {"token": "ab" * 32, "push": False}
 
 
+@pytest.mark.slow
 def test_a_process_that_is_only_asked_what_it_speaks_is_no_session(broker: PrivateBroker, fake: FakeBroker) -> None:
     """The official TypeScript client starts one for that question, beside the real one: no row comes and goes."""
     meta = {

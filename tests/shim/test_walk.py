@@ -37,6 +37,7 @@ def walk(seed: int, clock: list[float]) -> Walk:
     return one
 
 
+@pytest.mark.slow
 def test_what_is_acknowledged_was_read_where_it_belongs(clock: list[float]) -> None:
     """80,000 steps in all."""
     walks = [walk(seed, clock) for seed in range(SEEDS)]

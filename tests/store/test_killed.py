@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -29,7 +31,6 @@ def test_fifty_kills(tmp_path: Path, durability: str) -> None:
     kill(tmp_path / "state", 25, durability, 50)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("durability", ["full", "normal"])
 def test_a_thousand_kills(tmp_path: Path, durability: str) -> None:

@@ -190,6 +190,7 @@ def test_where_there_are_no_hard_links_a_copy_replaces_nothing_either(
     assert not (tmp_path / "copy.db.part").exists()
 
 
+@pytest.mark.slow
 def test_copies_are_of_one_moment_while_another_program_writes(path: Path, tmp_path: Path) -> None:
     """Two messages always come together, and no copy has one of them; the writer is not refused once."""
     store = SqliteStore(path, "normal")

@@ -70,6 +70,7 @@ def test_a_lock_is_told_and_passes(path: Path) -> None:
     store.close()
 
 
+@pytest.mark.slow
 def test_a_lock_at_the_start_is_told_and_passes(path: Path) -> None:
     SqliteStore(path, "full").close()
     holder = sqlite3.connect(path, isolation_level=None)

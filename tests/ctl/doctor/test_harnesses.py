@@ -114,6 +114,7 @@ def test_it_waits_for_the_evidence(broker: PrivateBroker) -> None:
     assert document["delivery"] == "pull"
 
 
+@pytest.mark.slow
 def test_without_evidence_it_says_so(broker: PrivateBroker) -> None:
     broker.start()
     code, document = try_door(broker, lambda api: None, "--timeout", "1")

@@ -28,6 +28,8 @@ from xsessionctl.render import rows_of
 from xsessiond import paths as rule
 from xsessiond.paths import resolve_paths
 
+pytestmark = pytest.mark.slow
+
 
 def mend(broker: PrivateBroker, command: str) -> None:
     """Do what the doctor says, in a shell of the user's."""

@@ -25,6 +25,8 @@ from xsessiond import __version__
 from xsessiond.paths import resolve_paths
 from xsessiond.store.schema import VERSION
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 
 

@@ -72,6 +72,7 @@ def test_a_script_finds_its_interpreter_beside_it(tmp_path: Path) -> None:
     assert ask_version(str(program), site(tmp_path)) == (7, 7, 7)
 
 
+@pytest.mark.slow
 def test_a_program_that_hangs_is_ended_with_all_it_started(tmp_path: Path) -> None:
     program = make(tmp_path / "x", f"echo $$ >{tmp_path}/pid; sleep 600 & wait")
     began = time.monotonic()

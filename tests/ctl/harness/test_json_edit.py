@@ -44,6 +44,7 @@ def test_what_is_read_is_what_it_means(example: tuple[str, dict[str, object]]) -
     assert parse(text) == value
 
 
+@pytest.mark.slow
 @given(TEXTS, st.lists(KEYS, min_size=1, max_size=3), OURS)
 def test_what_was_put_in_is_there_and_nothing_else_changed(
     example: tuple[str, dict[str, object]], keys: list[str], ours: object
@@ -57,6 +58,7 @@ def test_what_was_put_in_is_there_and_nothing_else_changed(
             put(text, path, ours)
 
 
+@pytest.mark.slow
 @given(TEXTS, st.lists(KEYS, min_size=1, max_size=3), OURS)
 def test_taking_out_undoes_putting_in(example: tuple[str, dict[str, object]], keys: list[str], ours: object) -> None:
     """I3: to the character, but for what an empty object looked like."""
@@ -79,6 +81,7 @@ def comments_of(text: str) -> list[str]:
     return [one.strip() for one in found if not one.startswith('"')]
 
 
+@pytest.mark.slow
 @given(json_texts(), st.integers(0, 3), OURS)
 def test_lists_grow_at_their_end_and_shrink_back(
     example: tuple[str, dict[str, object]], which: int, ours: object

@@ -509,6 +509,7 @@ def test_a_steering_text_starts_no_turn(visitor: Visitor, turns: list[dict[str, 
     assert "turn/start" not in visitor.steps()
 
 
+@pytest.mark.slow
 def test_a_connection_that_breaks_leaves_it_unknown_what_became_of_a_text(visitor: Visitor) -> None:
     """L4: unknown is not failed."""
     visitor.open()
