@@ -14,7 +14,10 @@ from xsessionctl.client import ClientError
 from xsessionctl.doctor.findings import Finding, Look
 from xsessiond.paths import PathError, Paths, recorded_runtime_dir, resolve_paths
 
-AREAS = ("paths", "directories", "lock", "program", "service", "store", "machine", "settings", "mail", "harnesses")
+AREAS = (
+    "paths", "directories", "lock", "program", "service", "store", "machine", "settings", "mail", "grants",
+    "harnesses",
+)  # fmt: skip
 """Modules beside this one, in the order in which they are shown. Each has `examine(look)`."""
 
 
