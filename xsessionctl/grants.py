@@ -25,7 +25,7 @@ def find_directory(paths: Paths, name: str, wanted: str | None, known: Sequence[
     """Where a grant goes: where the user wants it, where it is already, or in the state dir. Raises ClientError."""
     from xsessiond.core.names import fold_name
 
-    directory = os.path.abspath(wanted) if wanted is not None else None
+    directory = _without_links(wanted) if wanted is not None else None
     for row in known:
         if directory is None and fold_name(str(part_of(row, "session").get("name"))) == fold_name(name):
             directory = str(row.get("directory"))
@@ -36,6 +36,12 @@ def find_directory(paths: Paths, name: str, wanted: str | None, known: Sequence[
         text = problem.reason.replace("Set XSESSIOND_RUNTIME_DIR to a shorter directory.", "").strip()
         raise ClientError("usage", text, "Name a shorter directory with --dir.") from None
     return directory
+
+
+def _without_links(path: str) -> str:
+    """The path by which the broker compares it with those of other grants. The last part may be refused for a link."""
+    above, name = os.path.split(os.path.abspath(path))
+    return os.path.join(os.path.realpath(above), name)
 
 
 def make_directory(directory: str) -> bool:

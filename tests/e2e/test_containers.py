@@ -93,6 +93,10 @@ def test_where_it_goes_is_the_users_to_say(broker: PrivateBroker) -> None:
     home = broker.root / "home"
     home.mkdir(mode=0o755)
     (home / "letter").write_text("private")
+    (broker.root / "way").symlink_to(mine.parent)
+    same = as_human(broker, "grant", "two", "--dir", str(broker.root / "way" / mine.name))
+    assert same.code != 0, "it is that of box, by another way"
+    assert "is granted to box" in same.shown
     refused = as_human(broker, "grant", "two", "--dir", str(home))
     assert (refused.code, "has something else in it (letter)" in " ".join(refused.shown.split())) == (5, True)
     assert home.stat().st_mode & 0o777 == 0o755
