@@ -82,6 +82,18 @@ def test_ctrl_c_in_the_harness_s_terminal_is_not_for_it(off: ShimProcess) -> Non
     assert off.ask("ping") == {}
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
+def test_it_hears_of_the_end_of_what_it_starts_whatever_it_inherits(broker: PrivateBroker) -> None:
+    ignoring = (
+        "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    process = ShimProcess(broker, sys.executable, "-c", ignoring, *SHIM, XSESSIOND_OFF="1")
+    process.initialize()
+    status = Path(f"/proc/{process.process.pid}/status").read_text()
+    (ignored,) = (int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigIgn"))
+    assert not ignored & 1 << (signal.SIGCHLD - 1)
+
+
 def test_it_ends_when_nobody_reads_any_more(broker: PrivateBroker) -> None:
     with subprocess.Popen(
         SHIM,

@@ -26,6 +26,8 @@ def catch_signals() -> int:
     readable, writable = os.pipe()
     os.set_blocking(writable, False)
     _signal.set_wakeup_fd(writable)
+    # Inherited as ignored it would take away how what is started here has ended.
+    _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
     wanted = [_signal.SIGTERM, _signal.SIGHUP]
     # Ctrl-C in the harness's terminal reaches every process there; what it means is the harness's to say.
     if os.isatty(0):
