@@ -86,6 +86,19 @@ def test_several_at_once_do_not_disturb_each_other(place: PrivateBroker) -> None
     assert not place.state_dir.exists()
 
 
+@pytest.mark.slow
+def test_what_is_done_and_undone_at_once_leaves_nothing_behind(place: PrivateBroker) -> None:
+    """I3: of the same files, in whatever order they come to them."""
+    before = tree_of(place.home)
+    for verbs in (("install", "install"), ("install", "uninstall"), ("uninstall", "install")) * 3:
+        racers = [place.spawn(sys.executable, "-m", "xsessionctl", verb, "--yes") for verb in verbs]
+        told = [racer.communicate(timeout=60) for racer in racers]
+        assert [racer.returncode for racer in racers] == [0, 0], told
+    rows(place, "uninstall", "--yes")
+    assert tree_of(place.home) == before
+    assert not place.state_dir.exists()
+
+
 def test_where_none_is_here_nothing_is_made_up(broker: PrivateBroker) -> None:
     done = broker.ctl("install", "--yes", PATH="/nowhere")
     assert done.returncode == 3

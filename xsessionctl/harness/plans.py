@@ -143,14 +143,14 @@ def do(step: Step, receipts: Receipts) -> None:
 
 
 def _do(step: Step, receipts: Receipts) -> None:
-    with _locked(step.part.lock):
+    with receipts.alone(), _locked(step.part.lock):
         fresh = step.again()
         if fresh is None:
             return
         old, new = receipts.get(step.path), fresh.receipt
         if new is not None and step.receipt is not None:
             # Which of two files made a folder for both does not matter.
-            new = replace(new, folders=step.receipt.folders)
+            new = replace(new, folders=max(step.receipt.folders, new.folders, key=len))
         receipts.set(step.path, new)  # first: what cannot be remembered is not written
         try:
             if fresh.after is None:
@@ -160,12 +160,12 @@ def _do(step: Step, receipts: Receipts) -> None:
         except ClientError:
             receipts.set(step.path, old)
             raise
-    if new is None and old is not None:
-        for folder in old.folders:
-            try:
-                os.rmdir(folder)
-            except OSError:
-                break  # somebody has put something there
+        if new is None and old is not None:
+            for folder in old.folders:
+                try:
+                    os.rmdir(folder)
+                except OSError:
+                    break  # somebody has put something there
 
 
 # -- what the texts become ---------------------------------------------------------------------------------------------

@@ -73,25 +73,46 @@ class Receipts:
         """That of one file."""
         return self._read().get(path)
 
-    def set(self, path: str, receipt: Receipt | None) -> None:
-        """Remembers one, or forgets it where it is None; of the last nothing stays. Raises ClientError; then nothing
-        has changed."""
-        if receipt == self.get(path):
-            return
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Meanwhile no other process of ours changes a file that is remembered here. Of a folder that was made for this
+        and has nothing in it afterwards nothing stays. Raises ClientError."""
+        descriptor = self._lock()
         try:
-            ensure_private_dir(self._folder)
-            with _alone(self._folder):
-                found = {other: one for other, one in self._read().items() if other != path}
-                if receipt is not None:
-                    found[path] = receipt
-                self._write(found)
-            if not found:
-                with suppress(OSError):
-                    os.rmdir(self._folder)  # if nothing else was ever in it
+            yield
+        finally:
+            with suppress(OSError):
+                os.rmdir(self._folder)
+            os.close(descriptor)
+
+    def _lock(self) -> int:
+        try:
+            while True:
+                ensure_private_dir(self._folder)
+                descriptor = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                with suppress(FileNotFoundError):
+                    if os.path.samestat(os.fstat(descriptor), os.stat(self._folder)):
+                        return descriptor
+                os.close(descriptor)  # who had it took the folder away
         except PathError as problem:
             raise ClientError("bad_config", problem.reason) from None
         except OSError as error:
-            raise ClientError("bad_config", f"{self._path} cannot be written: {error.strerror}.") from None
+            raise ClientError("bad_config", f"{self._folder} cannot be used: {error.strerror}.") from None
+
+    def set(self, path: str, receipt: Receipt | None) -> None:
+        """Remembers one, or forgets it where it is None; to be done `alone`. Raises ClientError; then nothing has
+        changed."""
+        if receipt == self.get(path):
+            return
+        found = {other: one for other, one in self._read().items() if other != path}
+        if receipt is not None:
+            found[path] = receipt
+        file = UserFile(self._path, most=1 << 24)
+        if found:
+            file.replace(json.dumps({path: asdict(one) for path, one in found.items()}, indent=1) + "\n")
+        elif file.exists:
+            file.remove()
 
     def _read(self) -> dict[str, Receipt]:
         try:
@@ -100,21 +121,3 @@ class Receipts:
             return {path: Receipt(**row) for path, row in rows.items()}
         except (OSError, ValueError, TypeError, AttributeError):
             return {}
-
-    def _write(self, found: dict[str, Receipt]) -> None:
-        file = UserFile(self._path, most=1 << 24)
-        if found:
-            file.replace(json.dumps({path: asdict(one) for path, one in found.items()}, indent=1) + "\n")
-        elif file.exists:
-            file.remove()
-
-
-@contextmanager
-def _alone(folder: str) -> Iterator[None]:
-    """No other process of ours is in here meanwhile. Raises OSError."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
