@@ -8,6 +8,7 @@ its own tests. Whether a message arrived, and as whose, is read off what the mod
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -20,11 +21,13 @@ from tests.shim.process import ShimProcess, finish_all
 from tests.support.harness.agents import Agent, open_agent
 from tests.support.harness.fakemodel import Call, Wait
 from tests.support.harness.fakemodel.model import Request
+from tests.support.harness.install import PACKAGES
 from tests.support.harness.reading import envelopes_in
 from tests.support.harness.runner import STEP_SECONDS
 from tests.support.human import as_human
 from tests.support.private_broker import PrivateBroker, private_broker
 from tests.support.wire_client import poll
+from xsessionctl.harness.known import HARNESSES as KNOWN
 from xsessiond.core.envelope import ParsedEnvelope
 
 pytestmark = [pytest.mark.harness, pytest.mark.slow, pytest.mark.timeout(900)]  # the first run installs the CLIs
@@ -269,6 +272,23 @@ def test_the_doctor_tries_the_way_in(agent: Agents, harness: str) -> None:
         assert document["delivery"] == "push"
         assert document["to"]["id"] == row["id"]
         assert any(document["id"] in event.text for request in ben.model.requests for event in request.new)
+    ben.row(state="idle")
+
+
+@pytest.mark.parametrize("harness", HARNESSES)
+def test_the_doctor_tries_one_session_of_what_is_installed(agent: Agents, harness: str) -> None:
+    """W21: in the version that was tested, with what `install` wrote; a round trip through its door, with evidence."""
+    ben = agent(harness)
+    row = ben.row(state="idle")
+    path = os.pathsep.join([str(ben.session.command.parent), ben.session.environment["PATH"]])
+    done = ben.broker.ctl("doctor", "--doors", "--json", within_s=120.0, **{**ben.session.environment, "PATH": path})
+    told = [one for one in json.loads(done.stdout)["findings"] if one["area"] == "harnesses"]
+    title, version = KNOWN[harness].title, PACKAGES[harness].version
+    assert told[0]["what"] == f"{title} {version}: installed."
+    assert (told[-1]["level"], told[-1]["what"].split(":")[0]) == ("note" if harness == NOT_WOKEN else "ok", title)
+    assert f"{row['name']} [{row['ref']}]" in told[-1]["what"]
+    if harness != NOT_WOKEN:
+        assert "has seen a test" in told[-1]["what"]
     ben.row(state="idle")
 
 

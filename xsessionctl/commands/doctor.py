@@ -7,8 +7,8 @@ import textwrap
 
 import click
 
+from xsessionctl.doctor.doors import try_door
 from xsessionctl.doctor.examination import examine_all
-from xsessionctl.doctor.harnesses import try_door
 from xsessionctl.options import Setup, complete_session, verb
 from xsessionctl.outcome import Document, conclude, send_code
 from xsessionctl.output import Sink, line_width
@@ -24,29 +24,38 @@ PLAIN_WIDTH, LEAST_WIDTH = 100, 40
     "doctor",
     examples={
         "xsessionctl doctor": "what was looked at, what is wrong, what mends it",
-        "xsessionctl doctor --door api": "has a message of yours really reach that session's model",
+        "xsessionctl doctor --doors": "has a message of yours really reach a session of each coding agent",
+        "xsessionctl doctor --door api": "only that session, and with what became of the message",
         "xsessionctl doctor --json | jq -r '.findings[] | select(.level == \"problem\") | .mend'": "the commands alone",
     },
     exits=(3, 4, 5, 6, 7, 8, 9),
     timeout=120.0,
 )
-@click.option("--door", metavar="NAME", shell_complete=complete_session, help="Try the way into this session.")
-def command(setup: Setup, *, door: str | None) -> int:
+@click.option("--doors", is_flag=True, help="Also try the way into one session of each coding agent.")
+@click.option("--door", metavar="NAME", shell_complete=complete_session, help="Only try the way into this session.")
+def command(setup: Setup, *, doors: bool, door: str | None) -> int:
     """Look for what is wrong, and say what mends it.
 
     Paths and who may enter them, the lock and the socket, versions, the service, the store, room on the disk,
     descriptors, the clock, the settings, mail that got stuck, and the coding agents. Nothing is changed, and no broker
     is started. With a problem the exit code is 1; without one, and without a broker, 9.
 
-    With --door it sends that session a message that asks for nothing, and waits until there is evidence that its
-    model saw it. That costs the session a turn, so it is done only when you ask for it.
+    With --doors it also sends a message that asks for nothing to one session of each coding agent, an idle one if there
+    is one, and waits until there is evidence that its model saw it; with --door to that session alone. That costs the
+    session a turn, so it is done only when you ask for it.
     """
+    if doors and door is not None:
+        raise click.UsageError("--doors tries one session of each coding agent, --door the one that you name.")
     if door is not None:
         return conclude(
             lambda: try_door(door, setup.deadline), _show_door, setup.sink, as_json=setup.as_json, code=_door_code
         )
     return conclude(
-        lambda: examine_all(setup.deadline), show_findings, setup.sink, as_json=setup.as_json, code=doctor_code
+        lambda: examine_all(setup.deadline, try_doors=doors),
+        show_findings,
+        setup.sink,
+        as_json=setup.as_json,
+        code=doctor_code,
     )
 
 

@@ -21,11 +21,11 @@ AREAS = (
 """Modules beside this one, in the order in which they are shown. Each has `examine(look)`."""
 
 
-def examine_all(deadline: float) -> dict[str, object]:
-    """The document of `xsessionctl doctor`. deadline: on the monotonic clock."""
+def examine_all(deadline: float, *, try_doors: bool = False) -> dict[str, object]:
+    """The document of `xsessionctl doctor`. deadline: on the monotonic clock. try_doors: see `Look`."""
     try:
         rule = resolve_paths()
-        look = Look(rule, _find_broker(rule), deadline)
+        look = Look(rule, _find_broker(rule), deadline, try_doors)
     except PathError as problem:
         found = [Finding("paths", "problem", problem.reason, "Without a place for its files no broker can run.", None)]
         return make_document(found, {})

@@ -50,11 +50,13 @@ class Finding:
 @dataclass(slots=True)
 class Look:
     """What all areas look at. rule: the paths as they are worked out here. paths: the same, at the runtime dir where
-    the broker runs. deadline: on the monotonic clock, for all of them."""
+    the broker runs. deadline: on the monotonic clock, for all of them. try_doors: whether sessions may be sent a
+    test."""
 
     rule: Paths
     paths: Paths
     deadline: float
+    try_doors: bool = False
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     trouble: ClientError | None = None
     """Why a broker that seems to be there did not answer `status`."""

@@ -1,34 +1,31 @@
 """The coding agents that are here: whether we are installed into them, and whether their sessions are reached as they
-could be. And on request a round trip through a session's own door, with the evidence that a model saw it.
+could be.
 
-Laws: nothing is started in anybody's session unless that was asked for. Refuses to know: single harnesses.
+Laws: nothing is started in anybody's session; that is `doors`, and done when it was asked for. Refuses to know: single
+harnesses.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from xsessionctl.client import ClientError
+from xsessionctl.doctor.doors import AREA, try_doors
 from xsessionctl.doctor.findings import Finding, Look
 from xsessionctl.installing import Job
 from xsessionctl.installing import look as look_at
-from xsessionctl.render import called, one_line, part_of, rows_of
-from xsessionctl.requests import ask
-
-AREA = "harnesses"
-TEST_TEXT = "xsessionctl doctor tries the way into this session, for its user. There is nothing to do or to answer."
-LOOK_AGAIN_S = 0.1
-"""Between two looks at what became of the test."""
-ARRIVED = ("delivered", "replied")
-OVER = (*ARRIVED, "expired", "denied", "refused", "discarded")
+from xsessionctl.render import called, one_line, rows_of
 
 
 def examine(look: Look) -> Iterator[Finding]:
     """Yields what is found."""
-    sessions = rows_of(look.ask("list") or {}, "sessions")
+    jobs, listed = look_at(()), look.ask("list") or {}
     assumed = {row.get("key") for row in rows_of(look.ask("config") or {}, "values") if row.get("value")}
-    yield from judge(look_at(()), sessions, assumed, asked=look.status() is not None)
+    yield from judge(jobs, rows_of(listed, "sessions"), assumed, asked=look.status() is not None)
+    if look.try_doors:
+        yield from try_doors(jobs, listed, look.deadline)
+    elif rows_of(listed, "sessions"):
+        what = "No way in was tried: that costs a session a turn."
+        yield Finding(AREA, "ok", what, None, "xsessionctl doctor --doors")
 
 
 def judge(
@@ -79,32 +76,3 @@ def _judge_session(job: Job, row: Mapping[str, object]) -> Iterator[Finding]:
             f"{job.harness.title} can do better. It began before we were installed, or no hook of ours runs in it.",
             "Start that session again.",
         )
-
-
-def try_door(name: str, deadline: float) -> dict[str, object]:
-    """Sends a session a test and waits until its model has seen it. deadline: on the monotonic clock. Raises
-    ClientError: also `timeout`, with what is known by then."""
-    sent = ask("send", {"to": name, "message": TEST_TEXT, "summary": "a test of the way in"}, deadline)
-    begun = time.monotonic()
-    while True:
-        found = ask("check", {"message_id": sent.get("id")}, deadline)
-        state = found.get("state")
-        if state in OVER or state == "held":
-            break
-        if time.monotonic() + LOOK_AGAIN_S >= deadline:
-            text = f"The test is {one_line(state)}, and nothing shows yet that {name}'s model has seen it."
-            hint = "An idle session that nothing wakes reads with its next turn; `xsessionctl check` tells more."
-            raise ClientError("timeout", text, hint, detail=found)
-        time.sleep(LOOK_AGAIN_S)
-    took = round(time.monotonic() - begun, 1)
-    listed = rows_of(ask("list", {}, deadline), "sessions")
-    session = next((row for row in listed if row.get("id") == part_of(found, "to").get("id")), {})
-    return {
-        "arrived": state in ARRIVED,
-        "state": state,
-        "id": sent.get("id"),
-        "to": session or found.get("to"),
-        "delivery": session.get("delivery"),
-        "took_s": took,
-        "history": found.get("history"),
-    }

@@ -1,17 +1,12 @@
-"""What the doctor makes of the coding agents, and the way into a session that it tries when asked."""
+"""What the doctor makes of the coding agents."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.support.private_broker import PrivateBroker
-from tests.support.wire_client import Member, poll
 from xsessionctl.client import ClientError
 from xsessionctl.doctor.findings import Finding
 from xsessionctl.doctor.harnesses import judge
@@ -82,47 +77,3 @@ def test_a_session_that_is_reached_less_well_than_it_could_be(delivery: str, cou
     row = {"harness": "claude", "name": "api", "ref": "1a2b3c", "delivery": delivery}
     found = told(job(), sessions=(row, {**row, "harness": "mcp", "delivery": "pull"}))
     assert len(found) == count
-
-
-# -- the way in --------------------------------------------------------------------------------------------------------
-
-
-def try_door(place: PrivateBroker, act: Callable[[Member], None], *words: str) -> tuple[int, dict[str, Any]]:
-    with Member(place.rendezvous, "api", **{"class": "prompting"}) as api:
-        argv = [sys.executable, "-m", "xsessionctl", "doctor", "--door", "api", "--json", *words]
-        with subprocess.Popen(argv, env=place.environ(), cwd=place.home, stdout=subprocess.PIPE) as process:
-            try:
-                act(api)
-                output, _ = process.communicate(timeout=20)
-            finally:
-                process.kill()
-        return process.returncode, json.loads(output)
-
-
-def test_it_waits_for_the_evidence(broker: PrivateBroker) -> None:
-    """6.1: not for words on their way."""
-    broker.start()
-
-    def read(api: Member) -> None:
-        [message] = poll(api.take, bool)
-        assert "doctor" in message["text"]
-        api.ack(message["id"])
-
-    code, document = try_door(broker, read)
-    assert (code, document["arrived"], document["state"]) == (0, True, "delivered")
-    assert [step["state"] for step in document["history"]] == ["queued", "delivered"]
-    assert document["delivery"] == "pull"
-
-
-@pytest.mark.slow
-def test_without_evidence_it_says_so(broker: PrivateBroker) -> None:
-    broker.start()
-    code, document = try_door(broker, lambda api: None, "--timeout", "1")
-    assert (code, document["error"]["code"]) == (7, "timeout")
-    assert "is queued" in document["error"]["text"]
-
-
-def test_a_session_that_is_not_there(broker: PrivateBroker) -> None:
-    broker.start()
-    done = broker.ctl("doctor", "--door", "nobody")
-    assert done.returncode == 3

@@ -1,0 +1,163 @@
+"""The way into a session that the doctor tries when it is asked to."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from tests.ctl.test_install import place as place
+from tests.support.doctor import Diagnosis, examine
+from tests.support.private_broker import PrivateBroker
+from tests.support.wire_client import Member, poll
+from xsessionctl.harness.known import HARNESSES
+
+
+def ask_doctor(place: PrivateBroker, act: Callable[[], None], *words: str) -> tuple[int, dict[str, Any]]:
+    """What the doctor answers to these words. act: what happens meanwhile."""
+    argv = [sys.executable, "-m", "xsessionctl", "doctor", "--json", *words]
+    with subprocess.Popen(argv, env=place.environ(), cwd=place.home, stdout=subprocess.PIPE) as process:
+        try:
+            act()
+            output, _ = process.communicate(timeout=20)
+        finally:
+            process.kill()
+    return process.returncode, json.loads(output)
+
+
+def read_test(session: Member) -> None:
+    """Its model sees the test."""
+    [message] = poll(session.take, bool)
+    assert "doctor" in message["text"]
+    session.ack(message["id"])
+
+
+def try_door(place: PrivateBroker, act: Callable[[Member], None], *words: str) -> tuple[int, dict[str, Any]]:
+    with Member(place.rendezvous, "api", **{"class": "prompting"}) as api:
+        return ask_doctor(place, lambda: act(api), "--door", "api", *words)
+
+
+def test_it_waits_for_the_evidence(broker: PrivateBroker) -> None:
+    """6.1: not for words on their way."""
+    broker.start()
+
+    code, document = try_door(broker, read_test)
+    assert (code, document["arrived"], document["state"]) == (0, True, "delivered")
+    assert [step["state"] for step in document["history"]] == ["queued", "delivered"]
+    assert document["delivery"] == "pull"
+
+
+@pytest.mark.slow
+def test_without_evidence_it_says_so(broker: PrivateBroker) -> None:
+    broker.start()
+    code, document = try_door(broker, lambda api: None, "--timeout", "1")
+    assert (code, document["error"]["code"]) == (7, "timeout")
+    assert "is queued" in document["error"]["text"]
+
+
+def test_a_session_that_is_not_there(broker: PrivateBroker) -> None:
+    broker.start()
+    done = broker.ctl("doctor", "--door", "nobody")
+    assert done.returncode == 3
+
+
+def test_who_mends_something_may_try_again_at_once(broker: PrivateBroker) -> None:
+    """10.4: the second test is no repeat of the first."""
+    broker.start()
+    with Member(broker.rendezvous, "api", **{"class": "prompting"}) as api:
+        for _ in range(2):
+            assert ask_doctor(broker, lambda: read_test(api), "--door", "api")[0] == 0
+
+
+# -- one session of each harness ---------------------------------------------------------------------------------------
+
+
+class Sessions:
+    """Sessions of harnesses into which we are installed."""
+
+    def __init__(self, place: PrivateBroker) -> None:
+        self.place = place
+        self.stack = ExitStack()
+
+    def open(self, harness: str, state: str, delivery: str = "push") -> Member:
+        """A session; its name is that of its harness and its state."""
+        about = {"harness": harness, "delivery": delivery}
+        session = self.stack.enter_context(Member(self.place.rendezvous, f"{harness}-{state}", **about))
+        session.call("update", state=state)
+        return session
+
+
+@pytest.fixture
+def sessions(place: PrivateBroker) -> Iterator[Sessions]:
+    place.start()
+    assert place.ctl("install", "--yes").returncode == 0
+    opened = Sessions(place)
+    with opened.stack:
+        yield opened
+
+
+def try_doors(place: PrivateBroker, act: Callable[[], None], *words: str) -> Diagnosis:
+    """What is said of the ways in: one finding of each harness, after all that is said of its files."""
+    code, document = ask_doctor(place, act, "--doors", *words)
+    told = [one for one in document["findings"] if one["area"] == "harnesses"]
+    return Diagnosis(code, {**document, "findings": told[-len(HARNESSES) :]})
+
+
+def test_one_session_of_each_coding_agent_is_tried(place: PrivateBroker, sessions: Sessions) -> None:
+    """A round trip with evidence, through an idle session where there is one; without a session, what to do."""
+    busy, idle = sessions.open("claude", "busy"), sessions.open("claude", "idle")
+    other = sessions.open("opencode", "idle")
+    sessions.open("gemini", "idle", delivery="turn")
+
+    def read() -> None:
+        read_test(idle)
+        read_test(other)
+
+    found = try_doors(place, read)
+    assert found.code == 0
+    claude, codex, opencode, gemini = found.document["findings"]
+    assert (claude["level"], opencode["level"]) == ("ok", "ok")
+    assert claude["what"].startswith(f"Claude Code: the model of claude-idle [{idle.session['ref']}] has seen a test, ")
+    assert codex["what"] == "Codex: no session of it runs, so its way in was not tried."
+    assert "nothing wakes gemini-idle" in gemini["what"]
+    assert all(one["mend"] for one in (codex, gemini))
+    assert busy.take() == []
+
+
+@pytest.mark.parametrize("state, level", [("idle", "problem"), ("busy", "note")])
+def test_a_way_in_without_evidence_is_a_problem_of_an_idle_session(
+    place: PrivateBroker, sessions: Sessions, state: str, level: str
+) -> None:
+    """6.1, W3: a message that is on its way has not arrived; a tool that runs may take its time."""
+    api = sessions.open("claude", state)
+    found = try_doors(place, lambda: None, "--timeout", "4")
+    claude = found.document["findings"][0]
+    assert (claude["level"], found.code) == (level, 1 if level == "problem" else 0)
+    assert "nothing shows yet that " in claude["what"]
+    assert claude["mend"].endswith(f"xsessionctl doctor --door {api.session['ref']}")
+
+
+def test_what_a_session_refuses_is_told_as_that(place: PrivateBroker, sessions: Sessions) -> None:
+    """It is a setting of its user's, and no fault of the door."""
+    (place.config_dir / "config.toml").write_text('[inbound]\npolicy = "refuse"\n')
+    sessions.open("claude", "idle")
+    poll(
+        lambda: json.loads(place.ctl("config", "get", "inbound.policy", "--json").stdout), lambda one: one.get("value")
+    )
+    claude = try_doors(place, lambda: None).document["findings"][0]
+    assert claude["level"] == "note"
+    assert "is refused: inbound = refuse" in claude["what"]
+
+
+def test_nobody_is_sent_anything_who_was_not_asked_for(place: PrivateBroker, sessions: Sessions) -> None:
+    """Without the option, which it says, and with both."""
+    api = sessions.open("claude", "idle")
+    told = examine(place)
+    assert (told.code, told.of("ok", "harnesses")[-1]["mend"]) == (0, "xsessionctl doctor --doors")
+    assert place.ctl("doctor", "--doors", "--door", "claude-idle").returncode == 2
+    assert api.take() == []
