@@ -91,9 +91,8 @@ def restart_broker(paths: Paths, deadline: float) -> Restarted:
                 _forget_successor(paths)
                 stop_broker(paths, deadline)
                 return Restarted("replaced", before, _await_broker(paths, deadline))
-            if not wait_for_successor(
-                problem, deadline, harmless=True
-            ):  # a restart more than was asked for hurts nobody
+            # Once more than was asked for hurts nobody.
+            if not wait_for_successor(problem, deadline, harmless=True):
                 raise
         else:
             # The socket never closes: who connects now waits in it until the new broker listens.

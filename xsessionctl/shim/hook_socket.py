@@ -14,6 +14,8 @@ from _socket import AF_UNIX, SOCK_STREAM
 from _socket import socket as Socket  # noqa: N812 - it is a class
 from time import monotonic
 
+from xsessionctl.shim.loop import send_some
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -163,12 +165,11 @@ class Caller:
         """Writes what it takes."""
         assert self._outgoing is not None
         try:
-            while self._outgoing:
-                self._outgoing = self._outgoing[self._link.send(self._outgoing) :]
-        except (BlockingIOError, InterruptedError):
-            return
+            self._outgoing = send_some(self._link, self._outgoing)
         except OSError:
             self.close()
+            return
+        if self._outgoing:
             return
         sent, self._sent, self._dropped = self._sent, _nothing, _nothing
         self.close()

@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Protocol
 
+    class Writable(Protocol):
+        """A socket that does not block."""
+
+        def send(self, data: bytes, /) -> int:
+            """How many bytes it took."""
+
     class Source(Protocol):
         """Something to be polled."""
 
@@ -70,6 +76,16 @@ def wait(
     for source in sources:
         source.tick(now)
     return readable, writable, gone
+
+
+def send_some(socket: Writable, data: bytes) -> bytes:
+    """What is left of it when the peer has taken what it takes now. Raises OSError where it takes no more at all."""
+    try:
+        while data:
+            data = data[socket.send(data) :]
+    except (BlockingIOError, InterruptedError):
+        pass
+    return data
 
 
 def poll(

@@ -11,6 +11,7 @@ from _socket import AF_UNIX, SOCK_STREAM
 from _socket import socket as Socket  # noqa: N812 - it is a class
 
 from xsessionctl.shim import frames
+from xsessionctl.shim.loop import send_some
 from xsessionctl.sockets import peer_uid
 from xsessiond.core import jsonrpc
 from xsessiond.core.limits import MAX_FRAME, MAX_SKIP, READ_SIZE
@@ -119,11 +120,7 @@ class Peer:
     def write(self) -> None:
         """Call when writable."""
         try:
-            while self._outgoing:
-                count = self._socket.send(self._outgoing)
-                self._outgoing = self._outgoing[count:]
-        except (BlockingIOError, InterruptedError):
-            return
+            self._outgoing = send_some(self._socket, self._outgoing)
         except OSError:
             # Not closed yet: what the broker said before it hung up is still to be read.
             self._outgoing = b""

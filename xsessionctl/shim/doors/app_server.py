@@ -11,6 +11,7 @@ from __future__ import annotations
 from time import monotonic
 
 from xsessionctl.codec import decode, encode
+from xsessionctl.shim.loop import send_some
 from xsessionctl.shim.peer import connect
 from xsessionctl.sockets import READ_SIZE, peer_pid
 from xsessiond import __version__
@@ -129,11 +130,7 @@ class AppServer:
     def write(self) -> None:
         """Call when it is writable."""
         try:
-            while self._outgoing:
-                count = self._socket.send(self._outgoing)
-                self._outgoing = self._outgoing[count:]
-        except (BlockingIOError, InterruptedError):
-            return
+            self._outgoing = send_some(self._socket, self._outgoing)
         except OSError:
             self._outgoing = b""  # what the server said before it hung up is still to be read
 

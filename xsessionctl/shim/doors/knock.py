@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from time import monotonic
 
 from xsessionctl.shim.door import GONE, REFUSED, Door
+from xsessionctl.shim.loop import send_some
 from xsessionctl.shim.peer import Foreign, connect
 
 TYPE_CHECKING = False
@@ -111,11 +112,9 @@ class Knock(Door, ABC):
         """Writes what the peer takes."""
         assert self._socket is not None
         try:
-            while self._outgoing:
-                self._outgoing = self._outgoing[self._socket.send(self._outgoing) :]
-            self.written(self._socket)
-        except (BlockingIOError, InterruptedError):
-            return
+            self._outgoing = send_some(self._socket, self._outgoing)
+            if not self._outgoing:
+                self.written(self._socket)
         except OSError:
             self._finish(REFUSED)
 
