@@ -39,8 +39,11 @@ def test_every_door_that_is_claimed_is_shown_by_a_test_of_the_real_program() -> 
 
 
 @pytest.mark.parametrize("name", HARNESSES)
-def test_the_version_that_is_claimed_is_the_one_that_is_tested(name: str) -> None:
-    assert tuple(map(int, PACKAGES[name].version.split("."))) == HARNESSES[name].tested[1]
+def test_the_versions_that_are_claimed_are_those_that_are_tested(name: str) -> None:
+    """W21"""
+    harness = HARNESSES[name]
+    ran = [tuple(map(int, one.version.split("."))) for one in PACKAGES.values() if one.command == harness.program]
+    assert (min(ran), max(ran)) == harness.tested
 
 
 def test_every_harness_has_a_section() -> None:

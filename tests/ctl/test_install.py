@@ -228,11 +228,12 @@ def test_the_sockets_folder_is_there_afterwards(place: PrivateBroker) -> None:
 
 
 def test_another_version_than_was_tested_is_said(broker: PrivateBroker) -> None:
+    """W21: what lies outside of the oldest and the newest that the tests ran with."""
     put_program(broker, "claude", "9.0.1 (Claude Code)")
     put_program(broker, "codex", "no number")
     claude, codex = rows(broker, "install", "claude", "codex", "--dry-run")
     assert claude["tested"] is False
-    assert claude["notes"] == ["Version 9.0.1 is outside of what was tested (2.1.332)."]
+    assert claude["notes"] == ["Version 9.0.1 is outside of what was tested (2.1.197 to 2.1.332)."]
     assert codex["version"] is None
     assert f"{broker.home}/.local/bin/codex does not say its version." in codex["notes"]  # type: ignore[operator]
 
