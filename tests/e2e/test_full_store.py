@@ -30,7 +30,7 @@ def fill(place: PrivateBroker) -> None:
     store = SqliteStore(place.state_dir / "store.db", "normal")
     for first in range(1, STORED + 1, 1000):
         store.commit([
-            rows.put(seq, state="delivered", sent_at=begun + seq, body=f"number {seq}: " + "text " * 40)
+            rows.put(seq, state="delivered", key=f"k-{seq}", sent_at=begun + seq, body=f"number {seq}: " + "text " * 40)
             for seq in range(first, first + 1000)
         ])  # fmt: skip
     store.close()
