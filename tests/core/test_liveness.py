@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.core_house import House, peer, refused
 from xsessiond.core import liveness
-from xsessiond.core.effects import ProcessExited, ProcessId
+from xsessiond.core.effects import ProcessExited, ProcessId, TimePassed
 from xsessiond.core.limits import GRACE_S, PING_AFTER_S, PONG_WITHIN_S
 from xsessiond.core.liveness import KNOWN_ENDED
 from xsessiond.core.records import GrantRow
@@ -173,6 +173,25 @@ def test_a_jump_of_the_wall_clock_evicts_nobody(house: House) -> None:
     house.ms += 8 * 3600 * 1000
     house.pass_time(GRACE_S - 2)
     assert house.names() == ["web"]
+
+
+def test_a_sleep_that_the_clock_counts_evicts_nobody(house: House) -> None:
+    """P10, 1.6: a virtual machine that was paused: both clocks jump, and what was asked just before was not answered.
+    Whose link broke in that moment comes back as itself."""
+    api, web, box = (house.join(name, pid=0) for name in ("api", "web", "box"))
+    house.pass_time(PING_AFTER_S)
+    house.listed()
+    box.line.drop()
+    house.mono += 8 * 3600
+    house.ms += 8 * 3600 * 1000
+    house.handle(TimePassed())
+    assert {"api", "web"} <= set(house.names())
+    assert state_of(house, "web") == "unresponsive"
+    for one in (api, web):
+        one.line.pong()
+    box.come_back()
+    assert {row["name"]: row["state"] for row in house.listed()} == dict.fromkeys(("api", "web", "box"), "unknown")
+    assert box.registered["resumed"]
 
 
 # -- harnesses ---------------------------------------------------------------------------------------------------------
