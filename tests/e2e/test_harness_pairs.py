@@ -11,7 +11,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from itertools import combinations, count, permutations
 
 import psutil
@@ -37,6 +37,11 @@ NOT_WOKEN = "gemini"
 HARNESSES = ("claude", "codex", "opencode", NOT_WOKEN)
 SETTINGS = '[harness.opencode]\nassume_class = "prompting"\n[harness.gemini]\nassume_class = "prompting"\n'
 """What their user answers when `install` asks: these two do not tell."""
+RULES = {
+    True: "from a session that acts without asking",
+    False: "the receiver acts without asking, the sender asks",
+}
+"""Why a message is held, by whether its writer is the one that acts without asking."""
 
 
 @pytest.fixture(scope="module")
@@ -222,17 +227,50 @@ def test_one_writes_to_the_other_that_works_and_is_told_when_it_is_idle(
     ann.row(state="idle")
 
 
+@contextmanager
+def acting_without_asking(one: Agent) -> Iterator[None]:
+    """Its user says so while it runs."""
+    file = one.broker.config_dir / "config.toml"
+    before = file.read_text()
+    says = f'[harness.{one.session.name}]\nassume_class = "prompting"'
+    assert says in before
+    file.write_text(before.replace(says, says.replace("prompting", "bypass")))
+    try:
+        one.row(**{"class": "bypass"})
+        yield
+    finally:
+        file.write_text(before)
+        one.row(**{"class": "prompting"})
+
+
+@contextmanager
+def wanting_to_see_what_comes(one: Agent, writer: str, reader: str) -> Iterator[None]:
+    """The folder of one says that its user does."""
+    project = one.session.work / ".xsessiond.toml"
+    project.write_text('[inbound]\npolicy = "hold"\n')
+    try:
+        poll(lambda: rule_between(writer, reader, one.broker), lambda rule: project.name in rule)
+        yield
+    finally:
+        project.unlink()
+
+
 @pytest.mark.parametrize("writing, asked_for", list(permutations(HARNESSES, 2)))
 def test_what_one_writes_to_the_other_is_held_and_let_through(agent: Agents, writing: str, asked_for: str) -> None:
-    """5.1, 5.6: the folder of one says that its user wants to see what comes; the writer is told that it is held, and
-    what was let through begins a turn where it can, and says who let it through."""
+    """4.2, 5.1, 5.6: by class, where one of the two acts without asking while the other asks; between those whose class
+    only their harness tells, since the folder of one says so. The writer is told that it is held, and what was let
+    through begins a turn where it can, and says who let it through."""
     ann, ben = agent(writing), agent(asked_for)
     writer, reader = ann.row(state="idle"), ben.row(state="idle")
     pair = f"{writing}-{asked_for}"
-    project = ben.session.work / ".xsessiond.toml"
-    project.write_text('[inbound]\npolicy = "hold"\n')
-    try:
-        poll(lambda: rule_between(writer["ref"], reader["ref"], ann.broker), lambda rule: project.name in rule)
+    daring = next((one for one in (ann, ben) if not KNOWN[one.session.name].class_told), None)
+    with (
+        acting_without_asking(daring)
+        if daring is not None
+        else wanting_to_see_what_comes(ben, writer["ref"], reader["ref"])
+    ):
+        rule = rule_between(writer["ref"], reader["ref"], ann.broker)
+        assert daring is None or rule == f"parity: {RULES[daring is ann]}"
         ann.model.play(f"hold-{pair}", Call("send_message", {"to": reader["name"], "message": f"PLEASE-{pair}"}))
         before_a, before_b = ann.model.last, ben.model.last
         ann.terminal.enter(f"[[play hold-{pair}]]", STEP_SECONDS)
@@ -242,8 +280,6 @@ def test_what_one_writes_to_the_other_is_held_and_let_through(agent: Agents, wri
         assert "held" in told
         ann.row(state="idle")
         assert as_human(ann.broker, "approve", found[0]).code == 0
-    finally:
-        project.unlink()
     if asked_for == NOT_WOKEN:
         ben.terminal.enter(f"go on after {pair}", STEP_SECONDS)
     read = ben.model.wait_for(f"PLEASE-{pair}", STEP_SECONDS, after=before_b)
