@@ -250,10 +250,26 @@ def _read_reason(path: str) -> str:
 
 
 def _unusable(socket: str, problem: OSError) -> ClientError:
-    if isinstance(problem, PermissionError):
+    if not isinstance(problem, PermissionError):
+        return ClientError("no_broker", f"{socket} cannot be connected to: {problem.strerror or problem}.")
+    if _may_be_ours(socket):
         return ClientError(
             "not_permitted",
-            f"{socket} belongs to another user, or its directory does.",
-            "Each user has a broker of their own; look at `xsessionctl paths`.",
+            f"This process may not connect to {socket}, which is yours: a sandbox keeps it from that.",
+            "`xsessionctl paths --sandbox` prints the rules that let it through; an agent's tools work without them.",
         )
-    return ClientError("no_broker", f"{socket} cannot be connected to: {problem.strerror or problem}.")
+    return ClientError(
+        "not_permitted",
+        f"{socket} belongs to another user, or its directory does.",
+        "Each user has a broker of their own; look at `xsessionctl paths`.",
+    )
+
+
+def _may_be_ours(socket: str) -> bool:
+    """Whether nobody else has it: a filter of system calls refuses also what is not there."""
+    try:
+        return os.stat(socket).st_uid == os.geteuid()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False

@@ -229,3 +229,37 @@ def test_the_home_of_a_made_up_user_is_the_one_that_it_was_given(
     assert find_home({"HOME": str(tmp_path)}) == str(tmp_path)
     with pytest.raises(ClientError, match="Set HOME"):
         find_home({})
+
+
+def connect_in_vain(broker: PrivateBroker, monkeypatch: pytest.MonkeyPatch) -> ClientError:
+    """What is told where the system does not let this process connect."""
+
+    def refuse(path: str, deadline: float) -> None:
+        raise PermissionError(1, "Operation not permitted", path)
+
+    monkeypatch.setattr(lifecycle, "connect", refuse)
+    with pytest.raises(ClientError) as caught:
+        lifecycle.connect_if_running(resolve_paths(broker.environ()), deadline_in(5))
+    assert (caught.value.code, caught.value.exit_code) == ("not_permitted", 10)
+    return caught.value
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_sandbox_is_not_taken_for_another_user(
+    broker: PrivateBroker, monkeypatch: pytest.MonkeyPatch, there: bool  # noqa: FBT001
+) -> None:  # fmt: skip
+    """I6: what keeps a command from our own socket, be it there or not, is a sandbox; and what lets it through."""
+    if there:
+        broker.start()
+    problem = connect_in_vain(broker, monkeypatch)
+    assert "a sandbox keeps it from that" in problem.text
+    assert str(broker.rendezvous) in problem.text
+    assert "`xsessionctl paths --sandbox`" in str(problem.hint)
+
+
+@needs_root
+def test_another_user_s_socket_is_told_as_that(broker: PrivateBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """13.1"""
+    broker.rendezvous.touch()
+    os.chown(broker.rendezvous, STRANGER, STRANGER)
+    assert "belongs to another user" in connect_in_vain(broker, monkeypatch).text
