@@ -272,12 +272,14 @@ def test_status_has_all_keys_and_needs_no_greeting(house: House, api: Guest, web
 
 
 def test_status_turns_red_and_green_with_the_store(house: House, api: Guest, web: Guest) -> None:
-    """15.5, L13, D11"""
+    """D11, L13, 15.5: what `status` says is what a send meets: an error with its kind, or none."""
     house.failing = lambda ops: True
-    refused(lambda: api.send(web))
+    assert refused(lambda: api.send(web)).code == "internal"
     assert house.human().ask("status")["store"] == {"ok": False, "detail": "The disk is full."}
+    house.failing = lambda ops: False
     house.handle(HealthChanged(True, "The store works again."))
     assert house.human().ask("status")["store"] == {"ok": True, "detail": "The store works again."}
+    assert api.send(web)["state"] == "queued"
 
 
 def test_a_store_that_cannot_be_read_is_told_to_whoever_asked(house: House, api: Guest) -> None:

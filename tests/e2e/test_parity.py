@@ -236,7 +236,7 @@ def test_what_goes_out_may_be_held_too(place: PrivateBroker, value: str, cause: 
 
 
 def test_projects_may_be_kept_apart(place: PrivateBroker) -> None:
-    """4.7, S8, M5: what crosses a folder's boundary waits for a human, unless the pair is trusted; all are listed."""
+    """S8, M5, 4.7: what crosses a folder's boundary waits for a human, unless the pair is trusted; all are listed."""
     for name in ("one", "two"):
         (place.home / name / ".git").mkdir(parents=True)
     (place.config_dir / "config.toml").write_text(f"{UNPACED}[inbound]\nscope = 'project'\n")

@@ -233,7 +233,7 @@ def test_a_project_tightens_for_its_sessions_only(running: PrivateBroker, file: 
 
 
 def test_projects_can_be_set_to_hold_each_other(running: PrivateBroker, file: Path, repository: Path) -> None:
-    """4.7, S8."""
+    """S8, 4.7: a session of another project waits for a human; inside of one project it does not."""
     write_over(file, "[inbound]\nscope = 'project'\n")
     ask_once(running.rendezvous, "reload")
     with (
