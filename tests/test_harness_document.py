@@ -12,7 +12,7 @@ import pytest
 from tests.support.generate_harness_reference import DOCUMENT as TABLES
 from tests.support.generate_harness_reference import DOORS, make_lines
 from tests.support.harness.install import PACKAGES
-from tests.support.harness.shown import E2E, SHOWN
+from tests.support.harness.shown import E2E, OLDER, SHOWN
 from xsessionctl.harness.base import Doors
 from xsessionctl.harness.entries import is_our_server
 from xsessionctl.harness.known import HARNESSES
@@ -36,6 +36,17 @@ def test_every_door_that_is_claimed_is_shown_by_a_test_of_the_real_program() -> 
         marks = [ast.unparse(node.value) for node in tree.body if isinstance(node, ast.Assign)]
         assert any("pytest.mark.harness" in mark for mark in marks), f"{path} drives no real program"
     assert all(SHOWN.values())
+
+
+def test_what_was_seen_of_an_older_version_is_told_as_that() -> None:
+    """Its tests are those of the class that opens it."""
+    for path in {path for path, _ in OLDER}:
+        tree = ast.parse((ROOT / E2E / path).read_text(encoding="utf-8"))
+        [older] = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "TestOlder"]
+        assert '-older"' in ast.unparse(older).replace("'", '"')
+        theirs = {(path, node.name) for node in ast.walk(older) if isinstance(node, ast.FunctionDef)}
+        shown = {one for tests in SHOWN.values() for one in tests}
+        assert shown & theirs == OLDER
 
 
 @pytest.mark.parametrize("name", HARNESSES)

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Callable, Sequence
 
 from tests.support.harness.install import PACKAGES
-from tests.support.harness.shown import E2E, SHOWN
+from tests.support.harness.shown import E2E, OLDER, SHOWN
 from tests.support.marked_table import MarkedTable
 from xsessionctl.harness.base import Harness
 from xsessionctl.harness.finding import describe
@@ -59,10 +59,13 @@ def _pinned(harness: Harness) -> str:
 
 
 def _tests(harness: Harness, door: str) -> str:
+    """Links, each with the version that it ran with where there is more than one."""
+    versions = [package for package in PACKAGES.values() if package.command == harness.program]
     links = []
     for path, test in SHOWN.get((harness.name, door), ()):
         words = test.removeprefix("test_").replace("_", " ")
-        links.append(f"[{words}](../{E2E}/{path})")
+        package = PACKAGES[f"{harness.name}-older" if (path, test) in OLDER else harness.name]
+        links.append(f"[{words}](../{E2E}/{path})" + (f" ({package.version})" if len(versions) > 1 else ""))
     return ", ".join(links)
 
 

@@ -9,6 +9,12 @@ from __future__ import annotations
 
 E2E = "tests/e2e"
 CLAUDE, CODEX, OPENCODE, GEMINI = "test_claude_code.py", "test_codex.py", "test_opencode.py", "test_gemini.py"
+OLDER = frozenset((
+    (CLAUDE, "test_it_is_woken_each_time_by_the_one_that_waits"),
+    (CLAUDE, "test_a_busy_one_reads_it_beside_the_result_of_its_tool"),
+    (CLAUDE, "test_what_a_subagent_sends_says_so_there_too"),
+))  # fmt: skip
+"""Those that run with the older version, `NAME-older` of `install.PACKAGES`."""
 
 SHOWN: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {
     ("claude", "wake"): (
