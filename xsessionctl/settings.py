@@ -155,9 +155,15 @@ def check_files(path: str | None) -> Document:
         return _checked([found])
     paths = find_paths()
     files = [read_file(name) for name in (paths.managed_config, paths.config_file)]
-    folders, _ = find_project(_working_folder())
-    files += [read_file(f"{folder}/{name}", project=True) for folder in folders for name in PROJECT_FILES]
+    files += [read_file(name, project=True) for name in project_files()]
     return _checked([file for file in files if file is not None])
+
+
+def project_files() -> list[str]:
+    """The settings files of the project that this folder is in, there or not, from the project's own folder downwards;
+    all of them count."""
+    folders, _ = find_project(_working_folder())
+    return [f"{folder}/{name}" for folder in folders for name in PROJECT_FILES]
 
 
 def check_text(text: str, path: str) -> Document:

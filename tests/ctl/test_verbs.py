@@ -441,6 +441,29 @@ def test_paths_are_those_of_the_broker(running: PrivateBroker) -> None:
     assert str(running.state_dir) in running.ctl("paths").stdout
 
 
+def test_paths_name_the_project_s_settings_for_this_folder(broker: PrivateBroker) -> None:
+    """They are among all that are read, there or not: from the repository's folder down, the one that counts last."""
+    repository = broker.home / "repository"
+    (repository / ".git").mkdir(parents=True)
+    folder = repository / "sub"
+    folder.mkdir()
+    (folder / ".xsessiond.toml").write_text('[inbound]\npolicy = "hold"\n')
+    paths = [
+        str(where / name) for where in (repository, folder) for name in (".xsessiond.toml", ".xsessiond.local.toml")
+    ]
+    argv = [sys.executable, "-m", "xsessionctl", "paths"]
+    said = [
+        subprocess.run(
+            [*argv, *more], cwd=folder, env=broker.environ(), capture_output=True, text=True, check=True
+        ).stdout
+        for more in (["--json"], [])
+    ]
+    assert json.loads(said[0])["project_config"] == paths
+    lines = [line for line in said[1].splitlines() if line.startswith("project_config")]
+    assert [line.split()[1] for line in lines] == paths
+    assert ["not there" in line for line in lines] == [True, True, False, True]
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_is_a_script_for_the_shell(broker: PrivateBroker, shell: str) -> None:
     script = broker.ctl("completion", shell).stdout

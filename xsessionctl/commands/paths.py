@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from xsessionctl.lifecycle import find_paths
@@ -10,6 +12,7 @@ from xsessionctl.outcome import Document, conclude
 from xsessionctl.output import Sink
 from xsessionctl.render import one_line, rows_of
 from xsessionctl.sandboxes import tell_sandboxes
+from xsessionctl.settings import project_files
 
 NAMES = (
     "runtime_dir",
@@ -26,6 +29,8 @@ NAMES = (
     "passphrase_file",
     "managed_config",
 )
+PROJECT = "project_config"
+"""The one name that stands for several files: those of the project that this folder is in."""
 
 
 @verb(
@@ -41,7 +46,8 @@ NAMES = (
 def command(setup: Setup, *, sandbox: bool) -> int:
     """Where every file and socket is, and why there.
 
-    The answer is the same in a login shell, in cron, over ssh and in a service. Nothing is made or changed by asking.
+    The answer is the same in a login shell, in cron, over ssh and in a service; but for project_config, which are the
+    settings files of the project that this folder is in. Nothing is made or changed by asking.
     """
     if sandbox:
         return conclude(lambda: tell_sandboxes(find_paths()), _sandbox_lines, setup.sink, as_json=setup.as_json)
@@ -50,18 +56,27 @@ def command(setup: Setup, *, sandbox: bool) -> int:
 
 def _paths() -> dict[str, object]:
     paths = find_paths()
-    return {**{name: getattr(paths, name) for name in NAMES}, "sources": paths.sources, "notes": list(paths.notes)}
+    return {
+        **{name: getattr(paths, name) for name in NAMES},
+        PROJECT: project_files(),
+        "sources": paths.sources,
+        "notes": list(paths.notes),
+    }
 
 
 def _lines(document: Document, sink: Sink) -> list[str]:
-    sources, notes = document["sources"], document["notes"]
+    sources, notes, project = document["sources"], document["notes"], document[PROJECT]
     assert isinstance(sources, dict)
     assert isinstance(notes, list)
-    width = max(map(len, NAMES))
+    assert isinstance(project, list)
+    width = max(map(len, (*NAMES, PROJECT)))
     lines = []
     for name in NAMES:
         why = sink.paint(f"  ({one_line(sources[name])})", "dim") if name in sources else ""
         lines.append(f"{name:<{width}}  {one_line(document[name])}{why}")
+    for path in project:
+        state = "" if os.path.lexists(path) else sink.paint("  (not there)", "dim")
+        lines.append(f"{PROJECT:<{width}}  {one_line(path)}{state}")
     return lines + [one_line(note) for note in notes]
 
 
