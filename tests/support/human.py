@@ -177,12 +177,21 @@ def require_outside() -> None:
         pytest.skip("whatever is started here is below an agent, or its ancestors are hidden")
 
 
+CTRL_C, AGAIN_S = "\x03", 1.0
+
+
 def _converse(master: int, replies: Sequence[tuple[str, str]], within_s: float) -> bytes:
-    """Read the terminal to its end, and type."""
+    """Read the terminal to its end, and type. Ctrl-C is pressed again if nothing comes of it, as people do: Python can
+    miss one that comes as it is about to read."""
     seen, looked, deadline = b"", 0, time.monotonic() + within_s
-    waiting = list(replies)
+    waiting, typed = list(replies), ""
     while True:
-        if not select.select([master], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        remaining = max(0.0, deadline - time.monotonic())
+        pause = min(remaining, AGAIN_S) if typed == CTRL_C else remaining
+        if not select.select([master], [], [], pause)[0]:
+            if pause < remaining:
+                os.write(master, CTRL_C.encode())
+                continue
             raise AssertionError(f"no end within {within_s} s, after {seen!r}; to be answered: {waiting}")
         try:
             data = os.read(master, 1 << 16)
@@ -194,7 +203,8 @@ def _converse(master: int, replies: Sequence[tuple[str, str]], within_s: float) 
         seen += data
         while waiting and (at := seen.find(waiting[0][0].encode(), looked)) >= 0:
             looked = at + len(waiting[0][0].encode())
-            os.write(master, waiting.pop(0)[1].encode())
+            typed = waiting.pop(0)[1]
+            os.write(master, typed.encode())
 
 
 def _read_code(reading: int, seen: object, within_s: float) -> int:

@@ -20,7 +20,7 @@ CLASS_KEY = "harness.gemini.assume_class"
 
 def job(name: str = "claude", state: str = "installed", *, path: str | None = "/bin/x", **more: Any) -> Job:
     harness = HARNESSES[name]
-    version = harness.tested[0]
+    version = harness.tested[1]
     found = Found(path, version)
     made = Job(harness, found, Site("/h", {}, "/bin/xsessionctl", "/share", {}, version))
     made.states = {"server": state, "hooks": more.pop("hooks", state)}
