@@ -83,17 +83,16 @@ def _say_versions(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     if not wanted or ctx.resilient_parsing:
         return
     from xsessionctl.client import deadline_in
-    from xsessionctl.lifecycle import connect_if_running, find_paths
+    from xsessionctl.lifecycle import find_paths
     from xsessionctl.render import one_line, part_of
+    from xsessionctl.requests import find_status
     from xsessiond import __version__
 
     broker = "not running"
     try:
-        deadline = deadline_in(2.0)
-        link = connect_if_running(find_paths(), deadline)
-        if link is not None:
-            with link:
-                answer = part_of(link.call("status"), "broker")
+        status = find_status(find_paths(), deadline_in(2.0))
+        if status is not None:
+            answer = part_of(status, "broker")
             broker = f"{one_line(answer.get('version'))} (pid {one_line(answer.get('pid'))})"
     except ClientError as problem:
         broker = f"unknown: {one_line(problem.text)}"

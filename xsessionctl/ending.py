@@ -13,7 +13,7 @@ from time import monotonic, sleep
 from xsessionctl.client import ClientError, Connection
 from xsessionctl.granted import granted_socket
 from xsessionctl.lifecycle import FIRST_PAUSE_S, broker_command, connect_if_running, ensure_broker
-from xsessionctl.requests import wait_for_successor
+from xsessionctl.requests import repeat, wait_for_successor
 from xsessionctl.whole_file import write_whole
 from xsessiond.paths import Paths
 
@@ -33,6 +33,10 @@ def stop_broker(paths: Paths, deadline: float) -> Stopped:
     """Asks the broker to stop and returns when its process is gone. Raises ClientError, `timeout` if it is still
     there.
     """
+    return repeat(lambda: _stop_once(paths, deadline), deadline)
+
+
+def _stop_once(paths: Paths, deadline: float) -> Stopped:
     link = connect_if_running(paths, deadline)
     if link is None:
         return Stopped(None, 0, None)
@@ -107,17 +111,12 @@ def _await_broker(paths: Paths, deadline: float) -> dict[str, object]:
     """The `broker` part of what the next broker answers. Should it end before it does, there is another, or the reason
     why none can start.
     """
-    while True:
-        try:
-            return _answering(ensure_broker(paths, deadline)[0])
-        except ClientError as problem:
-            if not wait_for_successor(problem, deadline, harmless=True):
-                raise
 
+    def look() -> dict[str, object]:
+        with ensure_broker(paths, deadline)[0] as link:
+            return _broker_of(link)
 
-def _answering(link: Connection) -> dict[str, object]:
-    with link:
-        return _broker_of(link)
+    return repeat(look, deadline)
 
 
 def _broker_of(link: Connection) -> dict[str, object]:

@@ -111,14 +111,6 @@ def ensure_broker(paths: Paths, deadline: float, environ: Mapping[str, str] | No
             pause = min(max(FIRST_PAUSE_S, pause * 1.5), LONGEST_PAUSE_S)
 
 
-def require_broker(paths: Paths, deadline: float) -> Connection:
-    """A link to a broker that runs already. Raises ClientError (`no_broker`)."""
-    link = connect_if_running(paths, deadline)
-    if link is None:
-        raise ClientError("no_broker", "No broker is running.", "`xsessionctl start` starts it; so does any session.")
-    return link
-
-
 class Starting:
     """One client's part in a start. `mine`: a broker was started here."""
 

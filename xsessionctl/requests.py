@@ -12,14 +12,18 @@ from contextlib import suppress
 from time import monotonic, sleep
 
 from xsessionctl.client import ClientError
-from xsessionctl.lifecycle import connect_or_start, find_paths
+from xsessionctl.lifecycle import connect_if_running, connect_or_start, find_paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from types import TracebackType
+    from typing import TypeVar
 
     from xsessionctl.client import Connection
+    from xsessiond.paths import Paths
+
+    Result = TypeVar("Result")
 
 REPEATED = frozenset(
     ("list", "whoami", "check", "inbox", "log", "hold_queue", "trusts", "grants", "explain", "config", "reload")
@@ -57,15 +61,37 @@ class Lease:
 
 def ask(method: str, params: Mapping[str, object], deadline: float, lease: Lease | None = None) -> dict[str, object]:
     """The result of `method`. deadline: on the monotonic clock. lease: keeps the link. Raises ClientError."""
-    again = 0
-    while True:
+    harmless = method in REPEATED or bool(params.get("key"))
+    try:
+        return repeat(lambda: _ask_once(method, params, deadline, lease), deadline, harmless=harmless)
+    except ClientError as problem:
+        raise outcome_unknown(problem) if method == "send" and problem.sent else problem from None
+
+
+def repeat(work: Callable[[], Result], deadline: float, *, harmless: bool = True) -> Result:
+    """What `work` returns, which is done again while brokers go away under it. See `wait_for_successor`. Raises
+    ClientError.
+    """
+    for _ in range(AGAIN):
         try:
-            return _ask_once(method, params, deadline, lease)
+            return work()
         except ClientError as problem:
-            again += 1
-            harmless = method in REPEATED or bool(params.get("key"))
-            if again > AGAIN or not wait_for_successor(problem, deadline, harmless=harmless):
-                raise outcome_unknown(problem) if method == "send" and problem.sent else problem from None
+            if not wait_for_successor(problem, deadline, harmless=harmless):
+                raise
+    return work()
+
+
+def find_status(paths: Paths, deadline: float) -> dict[str, object] | None:
+    """What the broker says of itself; None where none runs. Works with a broker of any version. Raises ClientError."""
+
+    def look() -> dict[str, object] | None:
+        link = connect_if_running(paths, deadline)
+        if link is None:
+            return None
+        with link:
+            return link.call("status")
+
+    return repeat(look, deadline)
 
 
 def wait_for_successor(problem: ClientError, deadline: float, *, harmless: bool) -> bool:

@@ -8,7 +8,11 @@ import pytest
 
 from tests.ctl.faulty_broker import faulty_broker, say
 from xsessionctl.client import ClientError, deadline_in
-from xsessionctl.requests import ask
+from xsessionctl.commands.start import command as start
+from xsessionctl.commands.status import read_status
+from xsessionctl.ending import stop_broker
+from xsessionctl.lifecycle import find_paths
+from xsessionctl.requests import AGAIN, ask
 
 HELLO = {"jsonrpc": "2.0", "id": 1, "result": {}}
 ANSWER = {"jsonrpc": "2.0", "id": 2, "result": {"id": "m-1"}}
@@ -43,3 +47,24 @@ def test_a_refusal_is_final(short_dir: Path) -> None:
     with faulty_broker(short_dir / "broker.sock", say(HELLO, refusal)) as came, pytest.raises(ClientError) as caught:
         ask("send", {"to": "api", "message": "x", "key": "k"}, deadline_in(10))
     assert (len(came), caught.value.exit_code) == (1, 5)
+
+
+STATUS = {"jsonrpc": "2.0", "id": 1, "result": {"broker": {"version": "1", "pid": 0}, "sessions": 2}}
+STOPS = {"jsonrpc": "2.0", "id": 2, "result": {"stopping": True}}
+
+
+def test_a_broker_that_went_away_is_looked_at_again(short_dir: Path) -> None:
+    """15.4: `start`, `status` and `stop` while others kill it or hand it over."""
+    answers = [say(), say(STATUS), say(), say(STATUS), say(STATUS), say(STATUS, STOPS)]
+    with faulty_broker(short_dir / "broker.sock", lambda link, frames: answers.pop(0)(link, frames), frames=1) as came:
+        assert start.main(["--json"], standalone_mode=False) == 0
+        assert read_status(deadline_in(10))["sessions"] == 2
+        stopped = stop_broker(find_paths(), deadline_in(10))
+        assert (stopped.version, stopped.sessions) == ("1", 2)
+    assert [[frame["method"] for frame in frames] for frames in came] == [["status"]] * 6
+
+
+def test_one_that_always_goes_away_is_told_of(short_dir: Path) -> None:
+    with faulty_broker(short_dir / "broker.sock", say(), frames=1) as came, pytest.raises(ClientError) as caught:
+        read_status(deadline_in(10))
+    assert (len(came), caught.value.code) == (AGAIN + 1, "no_broker")

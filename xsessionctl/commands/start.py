@@ -7,6 +7,7 @@ from xsessionctl.options import Setup, verb
 from xsessionctl.outcome import Document, conclude
 from xsessionctl.output import Sink
 from xsessionctl.render import one_line, part_of
+from xsessionctl.requests import repeat
 from xsessionctl.service.manager import start_installed
 
 
@@ -18,7 +19,9 @@ def command(setup: Setup) -> int:
     until `xsessionctl stop` or the end of the machine's uptime. Where `xsessionctl service install` was run, the
     service manager starts it.
     """
-    return conclude(lambda: _start(setup.deadline), _started, setup.sink, as_json=setup.as_json)
+    return conclude(
+        lambda: repeat(lambda: _start(setup.deadline), setup.deadline), _started, setup.sink, as_json=setup.as_json
+    )
 
 
 def _start(deadline: float) -> dict[str, object]:

@@ -6,12 +6,13 @@ import sys
 
 import click
 
-from xsessionctl.lifecycle import find_paths, require_broker
+from xsessionctl.client import ClientError
+from xsessionctl.lifecycle import find_paths
 from xsessionctl.options import Setup, verb
 from xsessionctl.outcome import Document, conclude
 from xsessionctl.output import Sink
 from xsessionctl.render import broker_state, part_of
-from xsessionctl.requests import ask
+from xsessionctl.requests import ask, find_status
 
 
 @verb(
@@ -68,8 +69,10 @@ def _show(document: Document, sink: Sink) -> list[str]:
 
 def read_status(deadline: float) -> dict[str, object]:
     """The broker's own account of itself. Raises ClientError."""
-    with require_broker(find_paths(), deadline) as link:
-        return link.call("status")
+    status = find_status(find_paths(), deadline)
+    if status is None:
+        raise ClientError("no_broker", "No broker is running.", "`xsessionctl start` starts it; so does any session.")
+    return status
 
 
 def status_code(document: Document) -> int:

@@ -13,6 +13,7 @@ from typing import Literal
 
 from xsessionctl.client import ClientError, deadline_in
 from xsessionctl.lifecycle import connect_if_running
+from xsessionctl.requests import find_status, repeat
 from xsessiond.paths import Paths
 
 Level = Literal["ok", "note", "problem"]
@@ -78,12 +79,17 @@ class Look:
         """The broker's answer; None without a broker, and where it refuses or is of a version that does not know it."""
         if self.status() is None:
             return None
-        try:
-            link = connect_if_running(self.paths, deadline_in(ANSWER_S))
+        deadline = deadline_in(ANSWER_S)
+
+        def look() -> dict[str, object] | None:
+            link = connect_if_running(self.paths, deadline)
             if link is None:
                 return None
             with link:
                 return link.call(method, params)
+
+        try:
+            return repeat(look, deadline)
         except ClientError:
             return None
 
@@ -96,10 +102,6 @@ class Look:
 def read_status(paths: Paths) -> tuple[dict[str, object] | None, ClientError | None]:
     """What the broker of these paths says of itself, or why nothing came. None twice: there is none."""
     try:
-        link = connect_if_running(paths, deadline_in(ANSWER_S))
-        if link is None:
-            return None, None
-        with link:
-            return link.call("status"), None
+        return find_status(paths, deadline_in(ANSWER_S)), None
     except ClientError as problem:
         return None, problem
