@@ -317,7 +317,7 @@ def test_the_doctor_tries_one_session_of_what_is_installed(agent: Agents, harnes
     ben = agent(harness)
     row = ben.row(state="idle")
     path = os.pathsep.join([str(ben.session.command.parent), ben.session.environment["PATH"]])
-    done = ben.broker.ctl("doctor", "--doors", "--json", within_s=120.0, **{**ben.session.environment, "PATH": path})
+    done = ben.broker.ctl("doctor", "--json", within_s=120.0, **{**ben.session.environment, "PATH": path})
     told = [one for one in json.loads(done.stdout)["findings"] if one["area"] == "harnesses"]
     title, version = KNOWN[harness].title, PACKAGES[harness].version
     assert told[0]["what"] == f"{title} {version}: installed."

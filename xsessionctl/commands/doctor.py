@@ -23,40 +23,46 @@ PLAIN_WIDTH, LEAST_WIDTH = 100, 40
 @verb(
     "doctor",
     examples={
-        "xsessionctl doctor": "what was looked at, what is wrong, what mends it",
-        "xsessionctl doctor --doors": "has a message of yours really reach a session of each coding agent",
-        "xsessionctl doctor --door api": "only that session, and with what became of the message",
+        "xsessionctl doctor": "what was looked at, what is wrong, what mends it; is each coding agent really reached",
+        "xsessionctl doctor --no-doors": "the same, and no session is sent anything",
+        "xsessionctl doctor --door api": "only try the way into that session, and with what became of the message",
         "xsessionctl doctor --json | jq -r '.findings[] | select(.level == \"problem\") | .mend'": "the commands alone",
     },
     exits=(3, 4, 5, 6, 7, 8, 9),
     timeout=120.0,
 )
-@click.option("--doors", is_flag=True, help="Also try the way into one session of each coding agent.")
+@click.option("--no-doors", is_flag=True, help="Try no way in: no session is sent anything.")
 @click.option("--door", metavar="NAME", shell_complete=complete_session, help="Only try the way into this session.")
-def command(setup: Setup, *, doors: bool, door: str | None) -> int:
+def command(setup: Setup, *, no_doors: bool, door: str | None) -> int:
     """Look for what is wrong, and say what mends it.
 
     Paths and who may enter them, the lock and the socket, versions, the service, the store, room on the disk,
     descriptors, the clock, the settings, mail that got stuck, and the coding agents. Nothing is changed, and no broker
     is started. With a problem the exit code is 1; without one, and without a broker, 9.
 
-    With --doors it also sends a message that asks for nothing to one session of each coding agent, an idle one if there
-    is one, and waits until there is evidence that its model saw it; with --door to that session alone. That costs the
-    session a turn, so it is done only when you ask for it.
+    It also sends a message that asks for nothing to one session of each coding agent, an idle one if there is one, and
+    waits until there is evidence that its model saw it. That costs the session a turn; --no-doors leaves it out. With
+    --door only the session that you name is tried.
     """
-    if doors and door is not None:
-        raise click.UsageError("--doors tries one session of each coding agent, --door the one that you name.")
+    if no_doors and door is not None:
+        raise click.UsageError("--no-doors tries no way in, --door the one into the session that you name.")
     if door is not None:
         return conclude(
             lambda: try_door(door, setup.deadline), _show_door, setup.sink, as_json=setup.as_json, code=_door_code
         )
     return conclude(
-        lambda: examine_all(setup.deadline, try_doors=doors),
+        lambda: examine_all(setup.deadline, try_doors=not no_doors, tell=_tell),
         show_findings,
         setup.sink,
         as_json=setup.as_json,
         code=doctor_code,
     )
+
+
+def _tell(what: str) -> None:
+    """To who looks on, and is waiting."""
+    if sys.stderr.isatty():
+        click.echo(what, err=True)
 
 
 def _door_code(document: Document) -> int:

@@ -1,15 +1,15 @@
 """A round trip through a session's own door, with the evidence that a model saw it: for one session, or for one of each
 coding agent that is here.
 
-Laws: it costs a session a turn, so it is done only for who asked for it. Nothing counts as arrived but what the broker
-calls delivered. Refuses to know: single harnesses.
+Laws: it costs a session a turn, so one of each is enough, an idle one if there is one. Nothing counts as arrived but
+what the broker calls delivered. Refuses to know: single harnesses.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from xsessionctl.client import ClientError
 from xsessionctl.doctor.findings import Finding
@@ -59,9 +59,11 @@ def try_door(to: str, deadline: float) -> dict[str, object]:
     }
 
 
-def try_doors(jobs: Sequence[Job], listed: Mapping[str, object], deadline: float) -> Iterator[Finding]:
+def try_doors(
+    jobs: Sequence[Job], listed: Mapping[str, object], deadline: float, tell: Callable[[str], None]
+) -> Iterator[Finding]:
     """What a test of one session of each harness shows that has ours. listed: the answer to `list`; who asks is not
-    tried. deadline: on the monotonic clock, for all of them."""
+    tried. deadline: on the monotonic clock, for all of them. tell: called before each."""
     own = part_of(listed, "self").get("id")
     others = [row for row in rows_of(listed, "sessions") if row.get("id") != own]
     ours = [job for job in jobs if job.state not in ("missing", "broken")]
@@ -70,10 +72,10 @@ def try_doors(jobs: Sequence[Job], listed: Mapping[str, object], deadline: float
         if running:
             now = time.monotonic()
             share = (deadline - now) / (len(ours) - number)
-            yield _try_one(job.harness.title, min(running, key=_ease), now + min(TRIAL_S, share))
+            yield _try_one(job.harness.title, min(running, key=_ease), now + min(TRIAL_S, share), tell)
         else:
             what = f"{job.harness.title}: no session of it runs, so its way in was not tried."
-            yield Finding(AREA, "note", what, None, "Start one, then `xsessionctl doctor --doors`.")
+            yield Finding(AREA, "note", what, None, "Start one, then `xsessionctl doctor`.")
 
 
 def _ease(row: Row) -> tuple[bool, bool]:
@@ -81,13 +83,14 @@ def _ease(row: Row) -> tuple[bool, bool]:
     return row.get("delivery") != "push", row.get("state") != "idle"
 
 
-def _try_one(title: str, row: Row, deadline: float) -> Finding:
+def _try_one(title: str, row: Row, deadline: float, tell: Callable[[str], None]) -> Finding:
     to = called(row)
     if row.get("delivery") != "push":
         what = f"{title}: nothing wakes {to}, so its way in was not tried."
         return Finding(
             AREA, "note", what, "It reads what came with its next turn.", f"{_one_command(row)}, and prompt it."
         )
+    tell(f"{title}: sending {to} a test ...")
     try:
         found = try_door(to, deadline)
     except ClientError as problem:

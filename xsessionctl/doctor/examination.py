@@ -7,11 +7,11 @@ areas look at.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 
 from xsessionctl.client import ClientError
-from xsessionctl.doctor.findings import Finding, Look
+from xsessionctl.doctor.findings import Finding, Look, tell_nobody
 from xsessiond.paths import PathError, Paths, recorded_runtime_dir, resolve_paths
 
 AREAS = (
@@ -21,11 +21,13 @@ AREAS = (
 """Modules beside this one, in the order in which they are shown. Each has `examine(look)`."""
 
 
-def examine_all(deadline: float, *, try_doors: bool = False) -> dict[str, object]:
-    """The document of `xsessionctl doctor`. deadline: on the monotonic clock. try_doors: see `Look`."""
+def examine_all(
+    deadline: float, *, try_doors: bool = False, tell: Callable[[str], None] = tell_nobody
+) -> dict[str, object]:
+    """The document of `xsessionctl doctor`. deadline: on the monotonic clock. try_doors, tell: see `Look`."""
     try:
         rule = resolve_paths()
-        look = Look(rule, _find_broker(rule), deadline, try_doors)
+        look = Look(rule, _find_broker(rule), deadline, try_doors, tell)
     except PathError as problem:
         found = [Finding("paths", "problem", problem.reason, "Without a place for its files no broker can run.", None)]
         return make_document(found, {})

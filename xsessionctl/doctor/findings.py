@@ -7,7 +7,7 @@ findings are shown.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -48,16 +48,21 @@ class Finding:
         return {"area": self.area, "level": self.level, "what": self.what, "why": self.why, "mend": self.mend}
 
 
+def tell_nobody(_: str) -> None:
+    """Where nobody looks on."""
+
+
 @dataclass(slots=True)
 class Look:
     """What all areas look at. rule: the paths as they are worked out here. paths: the same, at the runtime dir where
     the broker runs. deadline: on the monotonic clock, for all of them. try_doors: whether sessions may be sent a
-    test."""
+    test. tell: called with what is being tried, since it takes a while."""
 
     rule: Paths
     paths: Paths
     deadline: float
     try_doors: bool = False
+    tell: Callable[[str], None] = tell_nobody
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     trouble: ClientError | None = None
     """Why a broker that seems to be there did not answer `status`."""

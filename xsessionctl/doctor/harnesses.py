@@ -1,7 +1,7 @@
 """The coding agents that are here: whether we are installed into them, and whether their sessions are reached as they
 could be.
 
-Laws: nothing is started in anybody's session; that is `doors`, and done when it was asked for. Refuses to know: single
+Laws: nothing is started in anybody's session; that is `doors`, and can be declined. Refuses to know: single
 harnesses.
 """
 
@@ -21,11 +21,8 @@ def examine(look: Look) -> Iterator[Finding]:
     jobs, listed = look_at(()), look.ask("list") or {}
     assumed = {row.get("key") for row in rows_of(look.ask("config") or {}, "values") if row.get("value")}
     yield from judge(jobs, rows_of(listed, "sessions"), assumed, asked=look.status() is not None)
-    if look.try_doors:
-        yield from try_doors(jobs, listed, look.deadline)
-    elif rows_of(listed, "sessions"):
-        what = "No way in was tried: that costs a session a turn."
-        yield Finding(AREA, "ok", what, None, "xsessionctl doctor --doors")
+    if look.try_doors and listed:
+        yield from try_doors(jobs, listed, look.deadline, look.tell)
 
 
 def judge(

@@ -1,4 +1,4 @@
-"""The way into a session that the doctor tries when it is asked to."""
+"""The ways into sessions that the doctor tries."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
+from tests.ctl.terminal import at_terminal
 from tests.ctl.test_install import place as place
-from tests.support.doctor import Diagnosis, examine
+from tests.support.doctor import Diagnosis
 from tests.support.private_broker import PrivateBroker
 from tests.support.wire_client import Member, poll
 from xsessionctl.harness.known import HARNESSES
@@ -103,7 +105,7 @@ def sessions(place: PrivateBroker) -> Iterator[Sessions]:
 
 def try_doors(place: PrivateBroker, act: Callable[[], None], *words: str) -> Diagnosis:
     """What is said of the ways in: one finding of each harness, after all that is said of its files."""
-    code, document = ask_doctor(place, act, "--doors", *words)
+    code, document = ask_doctor(place, act, *words)
     told = [one for one in document["findings"] if one["area"] == "harnesses"]
     return Diagnosis(code, {**document, "findings": told[-len(HARNESSES) :]})
 
@@ -155,9 +157,21 @@ def test_what_a_session_refuses_is_told_as_that(place: PrivateBroker, sessions: 
 
 
 def test_nobody_is_sent_anything_who_was_not_asked_for(place: PrivateBroker, sessions: Sessions) -> None:
-    """Without the option, which it says, and with both."""
+    """Where the tests are declined, and with a contradiction."""
     api = sessions.open("claude", "idle")
-    told = examine(place)
-    assert (told.code, told.of("ok", "harnesses")[-1]["mend"]) == (0, "xsessionctl doctor --doors")
-    assert place.ctl("doctor", "--doors", "--door", "claude-idle").returncode == 2
+    done = place.ctl("doctor", "--json", "--no-doors")
+    told = Diagnosis(done.returncode, json.loads(done.stdout))
+    assert (told.code, [one for one in told.of("ok", "harnesses") if "test" in one["what"]]) == (0, [])
+    assert place.ctl("doctor", "--no-doors", "--door", "claude-idle").returncode == 2
     assert api.take() == []
+
+
+def test_who_waits_is_told_what_is_tried(place: PrivateBroker, sessions: Sessions) -> None:
+    api = sessions.open("claude", "idle")
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(at_terminal, place, "doctor", columns=120)
+        read_test(api)
+        code, shown = asked.result()
+    assert code == 0
+    assert f"Claude Code: sending claude-idle [{api.session['ref']}] a test ...\n" in shown
+    assert "has seen a test" in shown
