@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from tests.shim.process import ShimProcess, finish_all
-from tests.support.harness.agents import Agent, open_agent
+from tests.support.harness.agents import DARING_ARGUMENTS, Agent, open_agent
 from tests.support.harness.fakemodel import Call, Wait
 from tests.support.harness.fakemodel.model import Request
 from tests.support.harness.install import PACKAGES
@@ -58,12 +58,19 @@ class Agents:
 
     def __init__(self, broker: PrivateBroker) -> None:
         self._broker = broker
-        self._opened: dict[str, tuple[Agent, ExitStack]] = {}
+        self._opened: dict[str, tuple[Agent, ExitStack, bool]] = {}
 
-    def __call__(self, harness: str) -> Agent:
+    def __call__(self, harness: str, *, daring: bool = False) -> Agent:
+        """daring: one that was started so that it acts without asking; the next that is asked for is another."""
+        if harness in self._opened and self._opened[harness][2] is not daring:
+            self._opened[harness][0].terminal.stop()
+            self._opened[harness][0].wait_until_gone(STEP_SECONDS)
+            self.close(harness)
         if harness not in self._opened:
             stack = ExitStack()
-            self._opened[harness] = (stack.enter_context(open_agent(harness, self._broker)), stack)
+            self._opened[harness] = (
+                stack.enter_context(open_agent(harness, self._broker, daring=daring)), stack, daring
+            )  # fmt: skip
         return self._opened[harness][0]
 
     def close(self, harness: str) -> None:
@@ -229,7 +236,11 @@ def test_one_writes_to_the_other_that_works_and_is_told_when_it_is_idle(
 
 @contextmanager
 def acting_without_asking(one: Agent) -> Iterator[None]:
-    """Its user says so while it runs."""
+    """Its user says so while it runs, where its harness does not tell."""
+    if KNOWN[one.session.name].class_told:
+        one.row(**{"class": "bypass"})
+        yield
+        return
     file = one.broker.config_dir / "config.toml"
     before = file.read_text()
     says = f'[harness.{one.session.name}]\nassume_class = "prompting"'
@@ -243,34 +254,17 @@ def acting_without_asking(one: Agent) -> Iterator[None]:
         one.row(**{"class": "prompting"})
 
 
-@contextmanager
-def wanting_to_see_what_comes(one: Agent, writer: str, reader: str) -> Iterator[None]:
-    """The folder of one says that its user does."""
-    project = one.session.work / ".xsessiond.toml"
-    project.write_text('[inbound]\npolicy = "hold"\n')
-    try:
-        poll(lambda: rule_between(writer, reader, one.broker), lambda rule: project.name in rule)
-        yield
-    finally:
-        project.unlink()
-
-
 @pytest.mark.parametrize("writing, asked_for", list(permutations(HARNESSES, 2)))
 def test_what_one_writes_to_the_other_is_held_and_let_through(agent: Agents, writing: str, asked_for: str) -> None:
-    """4.2, 5.1, 5.6: by class, where one of the two acts without asking while the other asks; between those whose class
-    only their harness tells, since the folder of one says so. The writer is told that it is held, and what was let
-    through begins a turn where it can, and says who let it through."""
-    ann, ben = agent(writing), agent(asked_for)
+    """4.2, 5.1, 5.6: by class, since one of the two acts without asking and the other asks. The writer is told that it
+    is held, and what was let through begins a turn where it can, and says who let it through."""
+    daring = next((one for one in (writing, asked_for) if not KNOWN[one].class_told), "claude")
+    ann, ben = (agent(one, daring=one == daring and one in DARING_ARGUMENTS) for one in (writing, asked_for))
     writer, reader = ann.row(state="idle"), ben.row(state="idle")
     pair = f"{writing}-{asked_for}"
-    daring = next((one for one in (ann, ben) if not KNOWN[one.session.name].class_told), None)
-    with (
-        acting_without_asking(daring)
-        if daring is not None
-        else wanting_to_see_what_comes(ben, writer["ref"], reader["ref"])
-    ):
+    with acting_without_asking(ann if daring == writing else ben):
         rule = rule_between(writer["ref"], reader["ref"], ann.broker)
-        assert daring is None or rule == f"parity: {RULES[daring is ann]}"
+        assert rule == f"parity: {RULES[daring == writing]}"
         ann.model.play(f"hold-{pair}", Call("send_message", {"to": reader["name"], "message": f"PLEASE-{pair}"}))
         before_a, before_b = ann.model.last, ben.model.last
         ann.terminal.enter(f"[[play hold-{pair}]]", STEP_SECONDS)

@@ -14,7 +14,7 @@ from typing import Any
 from tests.support.private_broker import PrivateBroker
 from tests.support.wire_client import poll
 
-from .claude_code import ASKS
+from .claude_code import ASKS, BYPASSES
 from .codex_daemon import start_daemon, trust_hooks
 from .fakemodel import FakeModel
 from .product import install
@@ -23,6 +23,8 @@ from .terminal import Terminal
 
 ARGUMENTS = {"claude": ASKS, "codex": ("-a", "on-request")}
 """With which a session asks before it acts, where it would not by itself."""
+DARING_ARGUMENTS = {"claude": BYPASSES}
+"""With which it acts without asking, where it takes another session for that."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +54,13 @@ class Agent:
 
 
 @contextmanager
-def open_agent(harness: str, broker: PrivateBroker) -> Iterator[Agent]:
+def open_agent(harness: str, broker: PrivateBroker, *, daring: bool = False) -> Iterator[Agent]:
     """A session of this harness at this broker, of the prompting class if the broker's settings say so of those that
-    do not tell."""
+    do not tell. daring: one that acts without asking, see `DARING_ARGUMENTS`."""
     with open_session(harness, variables=broker.directories()) as session:
         install(session)
         if harness == "codex":
             start_daemon(session.command, session.environment)
             assert set(trust_hooks(session.home, session.work)) == {"trusted"}
-        terminal = session.open_terminal("send_message", *ARGUMENTS.get(harness, ()))
+        terminal = session.open_terminal("send_message", *(DARING_ARGUMENTS if daring else ARGUMENTS).get(harness, ()))
         yield Agent(broker, session, terminal)
