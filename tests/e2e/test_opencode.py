@@ -80,6 +80,15 @@ def await_state(sender: Member, message_id: str, state: str) -> list[str]:
     return [entry["state"] for entry in report["history"]]
 
 
+def await_history(sender: Member, message_id: str, length: int) -> list[str]:
+    history = poll(
+        lambda: sender.call("check", message_id=message_id)["history"],
+        lambda found: len(found) >= length,
+        within_s=STEP_SECONDS,
+    )
+    return [entry["state"] for entry in history]
+
+
 def await_mail(member: Member) -> dict[str, Any]:
     [message] = poll(member.take, bool, within_s=STEP_SECONDS)
     member.ack(message["id"])
@@ -382,6 +391,34 @@ def test_what_the_user_has_undone_stays_undone_until_they_go_on(place: PrivateBr
         terminal.press("C-x", "r")  # redo; typing it would come behind the prompt that undo has put back
         session.model.wait_for("PATIENCE-1", STEP_SECONDS)
         await_state(ann, sent["id"], "delivered")
+
+
+def test_what_the_user_takes_away_before_it_was_read_comes_again(place: PrivateBroker, ann: Member) -> None:
+    """6.1: undone with the turn that it should have joined, and gone with the next prompt."""
+    with opencode(place) as session:
+        terminal = session.open_terminal(SEND)
+        [row] = await_rows(place, 1, state="idle")
+        session.model.play("stuck", Wait("never"))
+        terminal.enter("[[play stuck]]", STEP_SECONDS)
+        session.model.wait_for_gate("never", STEP_SECONDS)
+        await_rows(place, 1, state="busy")
+        sent = ann.send(row["name"], "TAKEN-1", mode="inject")
+        await_state(ann, sent["id"], "handed")
+        terminal.press("Escape")
+        terminal.wait_for_screen("again to interrupt", STEP_SECONDS)
+        terminal.press("Escape")
+        await_rows(place, 1, state="idle")
+        terminal.press("C-x", "u")  # undo
+        terminal.wait_for_screen("reverted", STEP_SECONDS)
+        await_rows(place, 1, delivery="turn")
+        terminal.press("C-u")
+        terminal.enter("go on", STEP_SECONDS)
+        # Not delivered with that prompt; it joins the turn anew.
+        told = await_history(ann, sent["id"], 4)
+        assert told == ["queued", "handed", "queued", "handed"]
+        session.model.open_gate("never")
+        assert await_state(ann, sent["id"], "delivered") == [*told, "delivered"]
+        await_rows(place, 1, state="idle")
 
 
 def test_messages_are_no_prompts_of_the_human(place: PrivateBroker, ann: Member) -> None:

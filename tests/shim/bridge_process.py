@@ -47,6 +47,10 @@ class BridgeProcess(ShimProcess):
         """A step of a turn began that has this prompt."""
         self.notify("stepped", {"session": session, "parent": parent})
 
+    def remove(self, session: str, message: str) -> None:
+        """It does not have this prompt any more."""
+        self.notify("removed", {"session": session, "message": message})
+
     def next_post(self) -> tuple[int, dict[str, Any]]:
         """The next thing that the bridge says, which must be a post: its id and its params."""
         frame = self.next()

@@ -267,6 +267,49 @@ def test_what_its_user_has_undone_is_not_made_final_by_mail(
     poll(lambda: rows(place)["ses_a"]["delivery"], lambda delivery: delivery == "push")
 
 
+def test_what_its_user_takes_away_before_it_was_read_comes_again(
+    place: PrivateBroker, bridge: BridgeProcess, ann: Member
+) -> None:
+    """6.1: what is not in the conversation any more is not delivered with the next step."""
+    name = begin_idle(place, bridge)
+    begin_turn(bridge)
+    poll(lambda: rows(place)["ses_a"]["state"], lambda state: state == "busy")
+    sent = ann.send(name, "by the way", mode="inject")
+    post, params = bridge.next_post()
+    assert params["quiet"]
+    lost = bridge.prompt("ses_a", post=post, by="mail")
+    bridge.accept(post)
+    await_state(ann, sent["id"], "handed")
+    bridge.state("ses_a", "idle")  # its user breaks it off, undoes it, and prompts anew
+    bridge.notify("undone", {"session": "ses_a", "undone": True})
+    bridge.remove("ses_a", lost)
+    bridge.notify("undone", {"session": "ses_a", "undone": False})
+    await_state(ann, sent["id"], "queued")
+    begin_turn(bridge)
+    again, repeated = bridge.next_post()
+    assert sent["id"] in repeated["text"]
+    message = bridge.prompt("ses_a", post=again, by="mail")
+    bridge.accept(again)
+    bridge.step("ses_a", message)
+    await_state(ann, sent["id"], "delivered")
+
+
+@pytest.mark.slow
+def test_what_is_taken_away_as_it_was_about_to_begin_a_turn_is_posted_again(
+    place: PrivateBroker, bridge: BridgeProcess, ann: Member
+) -> None:
+    name = begin_idle(place, bridge)
+    sent = ann.send(name, "is it through?")
+    post, params = bridge.next_post()
+    bridge.remove("ses_a", bridge.prompt("ses_a", post=post, by="mail"))
+    bridge.accept(post)
+    bridge.step("ses_a", bridge.prompt("ses_a"))
+    again, repeated = bridge.next_post()
+    assert repeated["text"] == params["text"]
+    bridge.step("ses_a", bridge.prompt("ses_a", post=again, by="mail"))
+    await_state(ann, sent["id"], "delivered")
+
+
 def test_what_opencode_does_not_take_waits_and_comes_again(
     place: PrivateBroker, bridge: BridgeProcess, ann: Member
 ) -> None:

@@ -140,6 +140,11 @@ class House {
     this.bridge.notify("stepped", { session: session.id, parent: info.parentID })
   }
 
+  /** A message is not in the conversation any more. */
+  removed(id, message) {
+    if (this.sessions.get(id)?.open) this.bridge.notify("removed", { session: id, message })
+  }
+
   async #post(session, text, quiet, id) {
     const { client } = session.instance
     const info = await readSession(session.instance, session.id)
@@ -240,6 +245,7 @@ const EVENTS = {
     const answers = info?.role === "assistant" && !info.summary && info.mode !== "compaction"
     return answers ? house.stepped(info) : undefined
   },
+  "message.removed": (house, instance, { sessionID, messageID }) => house.removed(sessionID, messageID),
   "permission.asked": (house, instance, { sessionID, id }) => asks(house, instance, sessionID, id, true),
   "permission.replied": (house, instance, { sessionID, requestID }) => asks(house, instance, sessionID, requestID, false),
   "question.asked": (house, instance, { sessionID, id }) => asks(house, instance, sessionID, id, true),

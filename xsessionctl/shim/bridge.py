@@ -180,6 +180,8 @@ class Bridge:
         elif method == "prompted" and isinstance(message, str):
             post = params.get("post")
             conversation.prompted(message, post if isinstance(post, int) else None, str(params.get("by")))
+        elif method == "removed":
+            conversation.removed(str(message))
         elif method == "stepped":
             conversation.stepped(str(params.get("parent")))
 

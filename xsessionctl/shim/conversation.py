@@ -1,7 +1,8 @@
 """One conversation of opencode, as the bridge has it: from what our plugin there tells of it to a session of ours.
 
     prompted(message) ──▶ pending ──a step of a turn has it──▶ entered: told as a hook's prompt
-                             └──the turn ended without it: the session is prompted with nothing, once
+                             ├──the turn ended without it: the session is prompted with nothing, once
+                             └──removed(message): its user took it away; a text of ours is posted again
 
 opencode keeps a prompt at once and gives it to the model with the next step that begins. So a prompt of the user counts
 from that step on, and a text of ours has arrived there then, not before. Where a turn was just ending, nothing would
@@ -197,6 +198,13 @@ class Conversation:
             self.door.answered(post, None)  # whatever else is said of it
         text = ours.text if ours is not None else _A_PERSON if by == "human" else ""
         self._prompts.append((message, text))
+
+    def removed(self, message: str) -> None:
+        """A prompt is not in the conversation any more: its user undid it, and has gone on."""
+        self._prompts = [prompt for prompt in self._prompts if prompt[0] != message]
+        for post in [post for post, item in self._posts.items() if item.message == message]:
+            del self._posts[post]
+            self.door.removed(post)
 
     def stepped(self, parent: str) -> None:
         """A step of a turn began, whose model is given all prompts up to `parent`."""

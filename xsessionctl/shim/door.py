@@ -1,9 +1,9 @@
 """What a door is: a way into a running harness from outside of its model's own calls.
 
 A door is a source of the shim's loop (`xsessionctl.shim.loop`) that can be given text. Laws: it never waits; each
-`post` ends in exactly one outcome, but for a door that `proves`, where WRITTEN may be followed by another; what it
-posts it posts whole. Refuses to know: the broker, which messages the text holds, and when to post: at most one text is
-under way at a time, and that is its user's business.
+`post` ends in exactly one outcome, but for a door that `proves` or `keeps`, where WRITTEN may be followed by another;
+what it posts it posts whole. Refuses to know: the broker, which messages the text holds, and when to post: at most one
+text is under way at a time, and that is its user's business.
 
     post() ──▶ WRITTEN     the harness has it; that a turn has it too is told by a hook, by the door, or never
            ├─▶ DELIVERED   the harness itself said that it is in a turn
@@ -32,7 +32,8 @@ class Door:
     inject steer`. most: the longest text that it takes, in characters. busy_too: whether it may be used while a turn
     runs; else the hooks carry what comes then. returns: whether it is closed while a turn runs and opens with its end.
     announces: it carries no text, and only begins a turn; what waits comes to the model by the hooks of that turn.
-    keeps: what it has written stays in the conversation and is in the next turn, whenever that is. proves: it tells by
+    keeps: what it has written stays in the conversation and is in the next turn, whenever that is; it tells if it was
+    taken away before (REFUSED). proves: it tells by
     itself what becomes of a text, so that it is of use without hooks.
     on_change: to be called when `is_open` has changed without a `post`.
     """

@@ -196,6 +196,16 @@ const CASES = {
     assert.deepEqual(lines().slice(2).map((line) => line.params.undone), [false, true])
   },
 
+  async "what is taken away is told"() {
+    const hooks = await load(makeClient({}))
+    const removed = (sessionID) => hooks.event(event("message.removed", { sessionID, messageID: "msg_1" }))
+    await removed("ses_a") // of a session that nobody has heard of
+    await hooks.event(created("ses_a"))
+    await removed("ses_a")
+    assert.deepEqual(await frame("removed"), { session: "ses_a", message: "msg_1" })
+    assert.deepEqual(lines().map(({ method }) => method), ["hello", "opened", "removed"])
+  },
+
   async "a subagent's call is its session's, and says so"() {
     const hooks = await load(makeClient({ ses_a: {}, ses_b: { parentID: "ses_a" }, ses_c: { parentID: "ses_b" } }))
     await call(hooks, { to: "web" }, "ses_c")

@@ -5,6 +5,7 @@ session it starts one. What a turn has of it is told by the plugin (`xsessionctl
 
     post ──request──▶ plugin ──promptAsync──▶ opencode
          ◀─accepted, "refused" (not now) or an error─┘
+         ◀─removed: it is not in the conversation any more
 
 Laws: one text at a time. Refuses to know: how the plugin is reached.
 """
@@ -49,6 +50,7 @@ class PluginDoor(Door):
         self._open = True
         self.locked = False
         self._done: Done | None = None
+        self._written: tuple[int, Done] | None = None
         self.under_way: int | None = None
 
     @property
@@ -67,6 +69,13 @@ class PluginDoor(Door):
         if post == self.under_way:
             self._end(WRITTEN if error is None else REFUSED if error == "refused" else GONE)
 
+    def removed(self, post: int) -> None:
+        """A text that opencode had is not there any more, and no turn has had it."""
+        if self._written is not None and self._written[0] == post:
+            done = self._written[1]
+            self._written = None
+            done(REFUSED)
+
     def lock(self, *, locked: bool) -> None:
         """See the class."""
         if locked != self.locked:
@@ -82,7 +91,7 @@ class PluginDoor(Door):
     def close(self) -> None:
         """Nothing more is posted."""
         self._open = False
-        self._done = self.due = self.under_way = None
+        self._done = self._written = self.due = self.under_way = None
 
     def tick(self, now: float) -> None:
         """Gives up a plugin that does not answer."""
@@ -90,7 +99,10 @@ class PluginDoor(Door):
             self._end(GONE)
 
     def _end(self, outcome: str) -> None:
-        done, self._done, self.due, self.under_way = self._done, None, None, None
+        done, post = self._done, self.under_way
+        self._done = self.due = self.under_way = None
         self._open = outcome != GONE
+        if outcome == WRITTEN and done is not None and post is not None:
+            self._written = post, done
         if done is not None:
             done(outcome)
