@@ -45,7 +45,7 @@ def test_it_shows_every_step_and_ends_well(broker: PrivateBroker) -> None:
     positions = [done.stdout.index(f"{number}. {title}") for number, (title, _) in enumerate(STEPS, 1)]
     assert positions == sorted(positions)
     assert done.stdout.count("✓") == len(STEPS)
-    for words in ("<cross-session-message", "shop-wbe", "is only the beginning of a name", "claude mcp add", " mcp\n"):
+    for words in ("<cross-session-message", "shop-wbe", "is only the beginning of a name", " install\n"):
         assert words in done.stdout
     assert places() <= before
     assert not broker.rendezvous.exists(), "the user's own broker is not touched"

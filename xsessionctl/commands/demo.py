@@ -20,13 +20,12 @@ from xsessionctl.output import write_text
 from xsessionctl.render_failure import failure
 
 NEXT = {
-    "claude mcp add --scope user xsession -- {path} mcp": "let Claude Code's sessions take part",
-    "codex mcp add xsession -- {path} mcp": "let Codex's sessions take part",
+    "{name} install": "let those of your coding agents take part that are here: it shows first what it would write",
     "{name} list": "see who is there",
     '{name} send NAME "…"': "write to one of them yourself",
     "{name} hold-queue": "see what is held until you decide",
 }
-"""What to type after it. {path}: the program, absolutely, as a harness needs it. {name}: as this shell finds it."""
+"""What to type after it. {name}: the program, as this shell finds it."""
 
 
 @verb(
@@ -84,7 +83,7 @@ def _next_commands() -> dict[str, str]:
     path = quote(program) if os.path.basename(program) == PROGRAM else f"{quote(sys.executable)} -m {PROGRAM}"
     found = which(PROGRAM)
     name = PROGRAM if found is not None and os.path.realpath(found) == os.path.realpath(program) else path
-    return {words.format(path=path, name=name): what for words, what in NEXT.items()}
+    return {words.format(name=name): what for words, what in NEXT.items()}
 
 
 def _end_in_order(number: int, frame: FrameType | None) -> None:

@@ -7,7 +7,7 @@ from xsessionctl.options import Setup, verb
 
 @verb(
     "mcp",
-    examples={"claude mcp add xsession -- $(command -v xsessionctl) mcp": "Claude Code starts it from now on"},
+    examples={"xsessionctl mcp": "what the configuration of an MCP client has as its command; `install` writes it"},
     timed=False,
 )
 def command(setup: Setup) -> int:
