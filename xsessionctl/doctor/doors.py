@@ -66,16 +66,15 @@ def try_doors(
     tried. deadline: on the monotonic clock, for all of them. tell: called before each."""
     own = part_of(listed, "self").get("id")
     others = [row for row in rows_of(listed, "sessions") if row.get("id") != own]
-    ours = [job for job in jobs if job.state not in ("missing", "broken")]
-    for number, job in enumerate(ours):
-        running = [row for row in others if row.get("harness") == job.harness.name]
-        if running:
-            now = time.monotonic()
-            share = (deadline - now) / (len(ours) - number)
-            yield _try_one(job.harness.title, min(running, key=_ease), now + min(TRIAL_S, share), tell)
-        else:
-            what = f"{job.harness.title}: no session of it runs, so its way in was not tried."
-            yield Finding(AREA, "note", what, None, "Start one, then `xsessionctl doctor`.")
+    ours = {job.harness.title: job.harness.name for job in jobs if job.state not in ("missing", "broken")}
+    running = {title: [row for row in others if row.get("harness") == name] for title, name in ours.items()}
+    tried = {title: min(rows, key=_ease) for title, rows in running.items() if rows}
+    for number, (title, row) in enumerate(tried.items()):
+        now = time.monotonic()
+        yield _try_one(title, row, now + min(TRIAL_S, (deadline - now) / (len(tried) - number)), tell)
+    if idle := ", ".join(title for title in ours if title not in tried):
+        what = f"The way in was not tried, since no session of it runs: {idle}."
+        yield Finding(AREA, "note", what, None, "Start one, then `xsessionctl doctor`.")
 
 
 def _ease(row: Row) -> tuple[bool, bool]:
