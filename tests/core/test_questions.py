@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.core_house import Answer, Guest, House, is_sentence, refused
-from xsessiond.core.effects import HealthChanged, LookedUp
+from xsessiond.core.effects import LookedUp, StoreChecked, StoreWorks
 from xsessiond.core.limits import MAX_BODY, PING_AFTER_S
 from xsessiond.core.pacing import PaceSettings
 from xsessiond.core.policy import CoreSettings, ShownValue
@@ -277,9 +277,21 @@ def test_status_turns_red_and_green_with_the_store(house: House, api: Guest, web
     assert refused(lambda: api.send(web)).code == "internal"
     assert house.human().ask("status")["store"] == {"ok": False, "detail": "The disk is full."}
     house.failing = lambda ops: False
-    house.handle(HealthChanged(True, "The store works again."))
+    house.handle(StoreWorks())
     assert house.human().ask("status")["store"] == {"ok": True, "detail": "The store works again."}
     assert api.send(web)["state"] == "queued"
+
+
+def test_a_look_at_the_store_says_nothing_of_whether_it_can_be_written(house: House, api: Guest, web: Guest) -> None:
+    """15.5: the one that runs after the start may end after the first send failed; nor does a write mend damage."""
+    house.failing = lambda ops: True
+    assert refused(lambda: api.send(web)).code == "internal"
+    house.handle(StoreChecked(True, "It is sound."))
+    assert house.human().ask("status")["store"] == {"ok": False, "detail": "The disk is full."}
+    house.handle(StoreWorks())
+    house.handle(StoreChecked(False, "Page 7 is damaged."))
+    house.handle(StoreWorks())
+    assert house.human().ask("status")["store"] == {"ok": False, "detail": "Page 7 is damaged."}
 
 
 def test_a_store_that_cannot_be_read_is_told_to_whoever_asked(house: House, api: Guest) -> None:

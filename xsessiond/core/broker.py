@@ -23,7 +23,6 @@ from xsessiond.core.effects import (
     Effect,
     Event,
     FrameReceived,
-    HealthChanged,
     LinkClosed,
     LinkOpened,
     LookedUp,
@@ -35,6 +34,8 @@ from xsessiond.core.effects import (
     Restored,
     SettingsRead,
     StopAsked,
+    StoreChecked,
+    StoreWorks,
     SuccessorFound,
     TimePassed,
 )
@@ -184,8 +185,12 @@ class Broker:
                 self._ending.begin(event.reason)
             case SuccessorFound():
                 self._ending.successor_found(event)
-            case HealthChanged():
-                self.core.store_ok, self.core.store_detail = event.store_ok, event.store_detail
+            case StoreChecked():
+                self.core.store_check = event.ok, event.detail
+            case StoreWorks():
+                self.core.store_trouble = ""
+                if self.core.store_check[0]:
+                    self.core.store_check = True, "The store works again."
             case _:
                 assert_never(event)
 

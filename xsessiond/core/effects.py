@@ -165,11 +165,15 @@ class StopAsked(Struct, frozen=True):
     reason: str
 
 
-class HealthChanged(Struct, frozen=True):
-    """What the shell knows of the store and the machine, for `status`."""
+class StoreChecked(Struct, frozen=True):
+    """What a look at the store found, for `status`. Whether it can be written is something else: see `NotStored`."""
 
-    store_ok: bool
-    store_detail: str
+    ok: bool
+    detail: str
+
+
+class StoreWorks(Struct, frozen=True):
+    """What was to be stored is, after a `NotStored`."""
 
 
 RareEvent = (
@@ -182,7 +186,8 @@ RareEvent = (
     | NotStored
     | StopAsked
     | SuccessorFound
-    | HealthChanged
+    | StoreChecked
+    | StoreWorks
     | SettingsRead
     | ProjectRead
     | PassphraseChecked

@@ -183,7 +183,7 @@ class Core:
         self.boot_id = ""
         self.started_mono = 0.0
         self.started_ms = 0
-        self.store_ok, self.store_detail = True, "not checked yet"
+        self.store_check, self.store_trouble = (True, "not checked yet"), ""
         self.warnings: list[str] = []
         self.stopping = self.handing_over = False
         self.followers = 0

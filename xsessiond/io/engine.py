@@ -19,7 +19,6 @@ from xsessiond.core.effects import (
     Effect,
     Event,
     FrameReceived,
-    HealthChanged,
     LookedUp,
     LookUp,
     NotStored,
@@ -29,6 +28,7 @@ from xsessiond.core.effects import (
     Prune,
     SendFrame,
     Stop,
+    StoreWorks,
     TimePassed,
     WatchProcess,
 )
@@ -304,7 +304,7 @@ class Engine:
         else:
             if not self._healthy:
                 self._healthy = True
-                self._handle(HealthChanged(True, "The store works again."), self.now())
+                self._handle(StoreWorks(), self.now())
             self._do(after)
         finally:
             self._committing = False
