@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,8 @@ from tests.support.harness.fakemodel import Call, Found, Wait
 from tests.support.harness.homes import McpServer
 from tests.support.harness.processes import wait_gone
 from tests.support.harness.runner import START_SECONDS, STEP_SECONDS, HarnessSession, open_session
+from tests.support.harness.terminal import Terminal
+from tests.support.wire_client import poll
 
 pytestmark = [pytest.mark.harness, pytest.mark.slow, pytest.mark.timeout(900)]  # the first run installs the CLIs
 
@@ -44,6 +48,18 @@ def test_a_headless_run_calls_a_tool_waits_at_a_gate_and_uses_what_it_read(sessi
     model.wait_for("ECHO one-7f", STEP_SECONDS, after=first.number)
     assert "DONE turn=1" in run.wait(STEP_SECONDS).stdout
     assert wait_gone(servers, STEP_SECONDS) == []
+
+
+def test_a_program_that_ends_by_itself_in_a_terminal_is_seen_to(tmp_path: Path) -> None:
+    socket = tmp_path / "tmux.sock"
+    terminal = Terminal(["/bin/sh", "-c", "read line; echo it is over; exit 1"], {"PATH": os.defpath}, tmp_path, socket)
+    try:
+        assert not terminal.is_over
+        terminal.press("Enter")
+        poll(lambda: terminal.is_over, bool)
+        terminal.wait_for_screen("it is over", STEP_SECONDS)
+    finally:
+        terminal.stop()
 
 
 @pytest.mark.parametrize(

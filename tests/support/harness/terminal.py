@@ -81,6 +81,11 @@ class Terminal:
         """Press keys by tmux's names for them, such as ``Escape`` or ``C-c``."""
         self._call("send-keys", *keys)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the program has ended."""
+        return not is_running(self._pane)
+
     def descendants(self) -> list[psutil.Process]:
         """The program itself and its live descendants."""
         return [self._pane, *descendants_of(self._pane.pid)]
