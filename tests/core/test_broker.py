@@ -12,8 +12,7 @@ from xsessiond.core.effects import (
     LookedUp,
     Restored,
     StopAsked,
-    StoreChecked,
-    StoreWorks,
+    StoreReported,
     TimePassed,
 )
 from xsessiond.core.limits import FIRST_FRAME_S, RESUME_PAUSE_S, RESUME_WITHIN_S, WATCH_MS
@@ -377,13 +376,8 @@ def test_a_day_in_the_life_of_the_broker() -> None:
     asked = api.begin_send(other, "x", wait_reply=1)
     house.pass_time(1)
     assert "not replied yet" in api.line.answer(asked)["notice"]
-    house.handle(StoreChecked(False, "It is slow."))
+    house.handle(StoreReported((False, "It is slow.")))
     assert house.human().ask("status")["store"] == {"ok": False, "detail": "It is slow."}
-    house.handle(StoreWorks())
-    assert not house.human().ask("status")["store"]["ok"]
-    house.handle(StoreChecked(True, "It is sound."))
-    house.handle(StoreWorks())
-    assert house.human().ask("status")["store"] == {"ok": True, "detail": "The store works again."}
 
 
 # -- our own bugs ------------------------------------------------------------------------------------------------------

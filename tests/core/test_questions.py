@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.core_house import Answer, Guest, House, is_sentence, refused
-from xsessiond.core.effects import LookedUp, StoreChecked, StoreWorks
+from xsessiond.core.effects import LookedUp, StoreReported
 from xsessiond.core.limits import MAX_BODY, PING_AFTER_S
 from xsessiond.core.pacing import PaceSettings
 from xsessiond.core.policy import CoreSettings, ShownValue
@@ -277,7 +277,7 @@ def test_status_turns_red_and_green_with_the_store(house: House, api: Guest, web
     assert refused(lambda: api.send(web)).code == "internal"
     assert house.human().ask("status")["store"] == {"ok": False, "detail": "The disk is full."}
     house.failing = lambda ops: False
-    house.handle(StoreWorks())
+    house.handle(StoreReported(None))
     assert house.human().ask("status")["store"] == {"ok": True, "detail": "The store works again."}
     assert api.send(web)["state"] == "queued"
 
@@ -286,11 +286,11 @@ def test_a_look_at_the_store_says_nothing_of_whether_it_can_be_written(house: Ho
     """15.5: the one that runs after the start may end after the first send failed; nor does a write mend damage."""
     house.failing = lambda ops: True
     assert refused(lambda: api.send(web)).code == "internal"
-    house.handle(StoreChecked(True, "It is sound."))
+    house.handle(StoreReported((True, "It is sound.")))
     assert house.human().ask("status")["store"] == {"ok": False, "detail": "The disk is full."}
-    house.handle(StoreWorks())
-    house.handle(StoreChecked(False, "Page 7 is damaged."))
-    house.handle(StoreWorks())
+    house.handle(StoreReported(None))
+    house.handle(StoreReported((False, "Page 7 is damaged.")))
+    house.handle(StoreReported(None))
     assert house.human().ask("status")["store"] == {"ok": False, "detail": "Page 7 is damaged."}
 
 

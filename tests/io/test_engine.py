@@ -28,7 +28,7 @@ from xsessiond.core.effects import (
     SendFrame,
     Stop,
     StopAsked,
-    StoreWorks,
+    StoreReported,
     TimePassed,
     WatchProcess,
     WriteLog,
@@ -230,7 +230,7 @@ async def test_what_cannot_be_undone_is_stored_when_the_store_works_again() -> N
         await client.send_all(ask(2))
         assert await lines(client, 1) == [b"done"]
         assert [op for batch in store.batches for op in batch] == [DropPins("still true"), DropPins("2")]
-        assert isinstance(broker.events[-1], StoreWorks)
+        assert isinstance(broker.events[-1], StoreReported)
 
 
 async def test_a_link_that_was_told_of_what_is_not_stored_is_cut_before_it_hears_of_it() -> None:

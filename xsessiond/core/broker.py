@@ -34,8 +34,7 @@ from xsessiond.core.effects import (
     Restored,
     SettingsRead,
     StopAsked,
-    StoreChecked,
-    StoreWorks,
+    StoreReported,
     SuccessorFound,
     TimePassed,
 )
@@ -185,12 +184,8 @@ class Broker:
                 self._ending.begin(event.reason)
             case SuccessorFound():
                 self._ending.successor_found(event)
-            case StoreChecked():
-                self.core.store_check = event.ok, event.detail
-            case StoreWorks():
-                self.core.store_trouble = ""
-                if self.core.store_check[0]:
-                    self.core.store_check = True, "The store works again."
+            case StoreReported():
+                self.core.store_health.see(event)
             case _:
                 assert_never(event)
 

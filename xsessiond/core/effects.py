@@ -165,15 +165,11 @@ class StopAsked(Struct, frozen=True):
     reason: str
 
 
-class StoreChecked(Struct, frozen=True):
-    """What a look at the store found, for `status`. Whether it can be written is something else: see `NotStored`."""
+class StoreReported(Struct, frozen=True):
+    """What the shell knows of the store. checked: whether a look at it found it sound, and in words; None: it has
+    stored something again, after a `NotStored`."""
 
-    ok: bool
-    detail: str
-
-
-class StoreWorks(Struct, frozen=True):
-    """What was to be stored is, after a `NotStored`."""
+    checked: tuple[bool, str] | None
 
 
 RareEvent = (
@@ -186,8 +182,7 @@ RareEvent = (
     | NotStored
     | StopAsked
     | SuccessorFound
-    | StoreChecked
-    | StoreWorks
+    | StoreReported
     | SettingsRead
     | ProjectRead
     | PassphraseChecked

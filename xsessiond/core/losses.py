@@ -25,7 +25,7 @@ class Losses:
     def take(self, event: NotStored) -> None:
         """Takes back what never was, and has the rest stored later."""
         core = self._core
-        core.store_trouble = event.text
+        core.store_health.fail(event.text)
         lost = {op.row.id: op.row for op in event.ops if isinstance(op, PutMessage)}
         for row in lost.values():
             self._sending.forget(row, event.text)

@@ -238,12 +238,6 @@ class Questions:
 
     # -- the broker ------------------------------------------------------------------------------
 
-    def _store_health(self) -> dict[str, object]:
-        """What a send would meet; then what the last look at the store found."""
-        ok, detail = self._core.store_check
-        trouble = self._core.store_trouble
-        return {"ok": ok and not trouble, "detail": trouble or detail}
-
     def _boxes(self) -> list[Box]:
         return [session.box for session in [*self._core.roster.known.values(), self._core.human]]
 
@@ -265,7 +259,7 @@ class Questions:
             "queued": sum(len(box) for box in self._boxes()),
             "held": sum(len(box.held) for box in self._boxes()),
             "suppressed": core.suppressed.total,
-            "store": self._store_health(),
+            "store": core.store_health.tell(),
             "config": {"ok": core.settings.config_ok, "problems": list(core.settings.config_problems)},
             "warnings": core.warnings,
         }

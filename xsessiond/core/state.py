@@ -39,6 +39,7 @@ from xsessiond.core.records import Op, PutSession, TrustRow, WatchRow
 from xsessiond.core.resume_command import can_resume
 from xsessiond.core.roster import Roster, Session
 from xsessiond.core.shapes import SendShape, SessionShape, shape_session
+from xsessiond.core.store_health import StoreHealth
 from xsessiond.core.suppressed import Suppressed
 from xsessiond.core.times import Now
 from xsessiond.core.wire import RequestId
@@ -183,7 +184,7 @@ class Core:
         self.boot_id = ""
         self.started_mono = 0.0
         self.started_ms = 0
-        self.store_check, self.store_trouble = (True, "not checked yet"), ""
+        self.store_health = StoreHealth()
         self.warnings: list[str] = []
         self.stopping = self.handing_over = False
         self.followers = 0

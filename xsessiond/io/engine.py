@@ -28,7 +28,7 @@ from xsessiond.core.effects import (
     Prune,
     SendFrame,
     Stop,
-    StoreWorks,
+    StoreReported,
     TimePassed,
     WatchProcess,
 )
@@ -304,7 +304,7 @@ class Engine:
         else:
             if not self._healthy:
                 self._healthy = True
-                self._handle(StoreWorks(), self.now())
+                self._handle(StoreReported(None), self.now())
             self._do(after)
         finally:
             self._committing = False

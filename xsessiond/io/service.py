@@ -27,7 +27,7 @@ from xsessiond.core.effects import (
     Restored,
     SettingsRead,
     StopAsked,
-    StoreChecked,
+    StoreReported,
     SuccessorFound,
 )
 from xsessiond.core.effects import Peer as PeerSeen
@@ -293,7 +293,7 @@ class Service:
         damaged is used as far as it goes, never thrown away; `status` is red."""
         await self._engine.upkeep.checkpoint()
         found = await trio.to_thread.run_sync(self._store.check)
-        self._engine.submit(StoreChecked(found.ok, found.detail))
+        self._engine.submit(StoreReported((found.ok, found.detail)))
         if not found.ok:
             self._log.write("error", "the store is damaged", {"detail": found.detail})
 
