@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 RESTING, TRYING, INTRODUCING, ATTACHING, UP = "resting", "trying", "introducing", "attaching", "up"
 _FORGET_TOKEN = ("bad_token", "not_found", "not_running", "expired", "already_decided")
 """Refusals of `resume` after which the session is a new one."""
+_NOT_NOW = ("timeout", "no_broker")
+"""A broker that is slow, or about to be replaced: it says nothing of the session."""
 
 
 class BrokerLink:
@@ -259,7 +261,7 @@ class BrokerLink:
 
     def _greeted(self, result: dict[str, object] | None, error: dict[str, object] | None) -> None:
         if error is not None:
-            self._refuse(error)
+            self._reconsider(error)
 
     def _registered(self, result: dict[str, object] | None, error: dict[str, object] | None) -> None:
         if error is not None:
@@ -311,6 +313,9 @@ class BrokerLink:
     def _reconsider(self, error: dict[str, object]) -> None:
         """A refused introduction: what may be wrong with it is left out, once each, before the refusal counts."""
         code = error.get("code")
+        if code in _NOT_NOW:
+            self._again()
+            return
         if self._token is not None and not self._identity.granted and code in _FORGET_TOKEN:
             self._token = None
         elif code == "bad_name" and self._identity.name and "name" not in self._without:
