@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -14,6 +17,7 @@ from tests.support.private_broker import PrivateBroker
 from tests.support.wire_client import Member, ask_once, poll
 from xsessionctl.shim.bridge import CONVERSATIONS_MOST, find_resumed
 from xsessionctl.shim.tools import list_tools
+from xsessiond.core.limits import SHIM_HANDSHAKE_S
 
 
 @pytest.fixture
@@ -163,6 +167,47 @@ def test_what_opencode_was_started_with(words: list[str], resumed: object) -> No
     assert find_resumed(["python3", *words]) is None
 
 
+# -- a broker that is slow ---------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def stopped(place: PrivateBroker) -> Iterator[None]:
+    """The broker does nothing meanwhile, and for longer than the shim waits for it: as on a disk that is stuck."""
+    place.started[0].send_signal(signal.SIGSTOP)
+    try:
+        yield
+        time.sleep(SHIM_HANDSHAKE_S + 1.0)
+    finally:
+        place.started[0].send_signal(signal.SIGCONT)
+
+
+@pytest.mark.slow
+def test_a_broker_that_says_hello_too_late_is_asked_again(place: PrivateBroker) -> None:
+    """1.5: without its model, and without its user."""
+    bridge = BridgeProcess(place)
+    with stopped(place):
+        bridge.open("ses_a")
+    poll(lambda: rows(place).get("ses_a"), lambda row: row is not None and row["delivery"] == "push")
+
+
+@pytest.mark.slow
+def test_mail_that_is_given_too_late_is_not_lost_with_the_answer(
+    place: PrivateBroker, bridge: BridgeProcess, ann: Member
+) -> None:
+    """7.3: the broker has leased it by then to somebody who does not wait any more."""
+    name = begin_idle(place, bridge)
+    bridge.notify("undone", {"session": "ses_a", "undone": True})
+    poll(lambda: rows(place)["ses_a"]["delivery"], lambda delivery: delivery == "turn")
+    sent = ann.send(name, "one")
+    with stopped(place):
+        bridge.notify("undone", {"session": "ses_a", "undone": False})
+    post, params = bridge.next_post()
+    assert sent["id"] in params["text"]
+    bridge.accept(post)
+    bridge.step("ses_a", bridge.prompt("ses_a", post=post, by="mail"))
+    await_state(ann, sent["id"], "delivered")
+
+
 # -- mail into a conversation ------------------------------------------------------------------------------------------
 
 
@@ -308,6 +353,27 @@ def test_what_is_taken_away_as_it_was_about_to_begin_a_turn_is_posted_again(
     assert repeated["text"] == params["text"]
     bridge.step("ses_a", bridge.prompt("ses_a", post=again, by="mail"))
     await_state(ann, sent["id"], "delivered")
+
+
+def test_what_joined_a_turn_that_was_undone_is_read_once_that_is_back(
+    place: PrivateBroker, bridge: BridgeProcess, ann: Member
+) -> None:
+    """7.4: the prompt that makes opencode look would be refused while its user may want back what was undone."""
+    name = begin_idle(place, bridge)
+    begin_turn(bridge)
+    poll(lambda: rows(place)["ses_a"]["state"], lambda state: state == "busy")
+    ann.send(name, "by the way", mode="inject")
+    post, _ = bridge.next_post()
+    bridge.accept(post)
+    bridge.prompt("ses_a", post=post, by="mail")
+    bridge.state("ses_a", "idle")
+    bridge.notify("undone", {"session": "ses_a", "undone": True})
+    poll(lambda: rows(place)["ses_a"]["delivery"], lambda delivery: delivery == "turn")
+    ann.send(name, "and another")
+    assert bridge.use("ses_a", "list_agents")["isError"] is False  # nothing was posted before
+    bridge.notify("undone", {"session": "ses_a", "undone": False})
+    _, params = bridge.next_post()
+    assert params["text"] == ""
 
 
 def test_what_opencode_does_not_take_waits_and_comes_again(

@@ -172,7 +172,7 @@ class Bridge:
             return
         state, message = params.get("state"), params.get("message")
         if method in ("opened", "undone"):
-            conversation.door.lock(locked=params.get("undone") is True)
+            conversation.lock(locked=params.get("undone") is True)
         if method in ("opened", "state") and isinstance(state, str) and state in STATES:
             conversation.becomes(state)
         elif method == "closed":

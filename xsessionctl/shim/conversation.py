@@ -190,12 +190,17 @@ class Conversation:
             # Else the step that comes says more: what began the turn.
             self._tell("busy")
 
+    def lock(self, *, locked: bool) -> None:
+        """Its user has undone a part of it, or has it back."""
+        self.door.lock(locked=locked)
+        self._look_behind()
+
     def prompted(self, message: str, post: int | None, by: str) -> None:
         """The session was given a prompt. post: the id of ours, if it is one."""
         ours = self._posts.get(post) if post is not None else None
         if ours is not None and post is not None:
             ours.message = message
-            self.door.answered(post, None)  # whatever else is said of it
+            self.door.seen(post)
         text = ours.text if ours is not None else _A_PERSON if by == "human" else ""
         self._prompts.append((message, text))
 
@@ -213,6 +218,7 @@ class Conversation:
         for post, item in list(self._posts.items()):
             if item.message is not None and item.message <= parent:
                 del self._posts[post]
+                self.door.arrived(post)
         for text in entered:
             self._tell("prompt", text)
         if not entered:
@@ -233,7 +239,7 @@ class Conversation:
     def _look_behind(self) -> None:
         """In an idle session: what was posted into a turn that had just ended is pushed, once. What must start no turn
         waits for the next one, unless it keeps others from starting it."""
-        if self._state in RUNNING:
+        if self._state in RUNNING or self.door.locked:
             return
         for item in list(self._posts.values()):
             held_up = not item.quiet or self.session.courier.supply.waiting

@@ -5,7 +5,7 @@ session it starts one. What a turn has of it is told by the plugin (`xsessionctl
 
     post ──request──▶ plugin ──promptAsync──▶ opencode
          ◀─accepted, "refused" (not now) or an error─┘
-         ◀─removed: it is not in the conversation any more
+         ◀─seen: it is a prompt of the conversation; removed: it is none any more; arrived: a step has had it
 
 Laws: one text at a time. Refuses to know: how the plugin is reached.
 """
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 
 POST_S = 30.0
-"""How long the plugin is waited for: it asks opencode twice, with shorter limits of its own."""
+"""How long the plugin is waited for: it asks opencode twice, with shorter limits of its own. And, once opencode has
+accepted a text, for the prompt that it makes of it."""
 MOST = 4 << 20
 """Longer than any frame of the broker: opencode takes a prompt of any length, and would ask its user before the model
 may read a file outside of the project."""
@@ -69,12 +70,27 @@ class PluginDoor(Door):
         if post == self.under_way:
             self._end(WRITTEN if error is None else REFUSED if error == "refused" else GONE)
 
+    def seen(self, post: int) -> None:
+        """It is a prompt of the conversation now, which the next step will have."""
+        self.answered(post, None)  # whatever else is said of it
+        if self._written is not None and self._written[0] == post:
+            self.due = None
+
     def removed(self, post: int) -> None:
-        """A text that opencode had is not there any more, and no turn has had it."""
+        """It is none any more, and no step has had it."""
+        self._take_back(post, REFUSED)
+
+    def arrived(self, post: int) -> None:
+        """A step has had it."""
+        if self._written is not None and self._written[0] == post:
+            self._written = self.due = None
+
+    def _take_back(self, post: int, outcome: str) -> None:
         if self._written is not None and self._written[0] == post:
             done = self._written[1]
-            self._written = None
-            done(REFUSED)
+            self._written = self.due = None
+            self._open = outcome != GONE
+            done(outcome)
 
     def lock(self, *, locked: bool) -> None:
         """See the class."""
@@ -95,14 +111,18 @@ class PluginDoor(Door):
 
     def tick(self, now: float) -> None:
         """Gives up a plugin that does not answer."""
-        if self.due is not None and self.due <= now:
+        if self.due is None or self.due > now:
+            return
+        if self.under_way is not None:
             self._end(GONE)
+        elif self._written is not None:
+            self._take_back(self._written[0], GONE)  # opencode took it, and then could not make a prompt of it
 
     def _end(self, outcome: str) -> None:
         done, post = self._done, self.under_way
         self._done = self.due = self.under_way = None
         self._open = outcome != GONE
         if outcome == WRITTEN and done is not None and post is not None:
-            self._written = post, done
+            self._written, self.due = (post, done), monotonic() + POST_S
         if done is not None:
             done(outcome)
