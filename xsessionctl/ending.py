@@ -33,13 +33,20 @@ def stop_broker(paths: Paths, deadline: float) -> Stopped:
     """Asks the broker to stop and returns when its process is gone. Raises ClientError, `timeout` if it is still
     there.
     """
-    return repeat(lambda: _stop_once(paths, deadline), deadline)
+    found: list[Stopped] = []
+    return repeat(lambda: _stop_once(paths, deadline, found), deadline)
 
 
-def _stop_once(paths: Paths, deadline: float) -> Stopped:
+def _stop_once(paths: Paths, deadline: float, found: list[Stopped]) -> Stopped:
+    """found: gets the broker that was there. Should the link to it break and none be there after that, it is ending."""
     link = connect_if_running(paths, deadline)
     if link is None:
-        return Stopped(None, 0, None)
+        if not found:
+            return Stopped(None, 0, None)
+        with _Watched(found[-1].pid or 0) as watched:
+            if not watched.wait(deadline):
+                raise _still_there(found[-1].pid)
+        return found[-1]
     with link:
         status = link.call("status")
         broker = status.get("broker")
@@ -47,20 +54,27 @@ def _stop_once(paths: Paths, deadline: float) -> Stopped:
         version = broker.get("version") if isinstance(broker, dict) else None
         service = broker.get("service") if isinstance(broker, dict) else None
         sessions = status.get("sessions")
+        found.append(
+            Stopped(
+                pid if isinstance(pid, int) else None,
+                sessions if isinstance(sessions, int) else 0,
+                version if isinstance(version, str) else None,
+                service if isinstance(service, str) else None,
+            )
+        )
         with _Watched(pid if isinstance(pid, int) else 0) as watched:
             link.call("stop")
             if not (link.closed_by_peer() and watched.wait(deadline)):
-                raise ClientError(
-                    "timeout",
-                    f"The broker (pid {pid}) was told to stop and is still there.",
-                    "It finishes what it accepted first. Look again with `xsessionctl status`.",
-                    sent=True,
-                )
-    return Stopped(
-        pid if isinstance(pid, int) else None,
-        sessions if isinstance(sessions, int) else 0,
-        version if isinstance(version, str) else None,
-        service if isinstance(service, str) else None,
+                raise _still_there(found[-1].pid)
+    return found[-1]
+
+
+def _still_there(pid: int | None) -> ClientError:
+    return ClientError(
+        "timeout",
+        f"The broker (pid {pid}) was told to stop and is still there.",
+        "It finishes what it accepted first. Look again with `xsessionctl status`.",
+        sent=True,
     )
 
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.ctl.faulty_broker import faulty_broker, say
@@ -68,3 +73,20 @@ def test_one_that_always_goes_away_is_told_of(short_dir: Path) -> None:
     with faulty_broker(short_dir / "broker.sock", say(), frames=1) as came, pytest.raises(ClientError) as caught:
         read_status(deadline_in(10))
     assert (len(came), caught.value.code) == (AGAIN + 1, "no_broker")
+
+
+def test_who_stops_a_broker_that_ends_meanwhile_waits_for_its_end(short_dir: Path) -> None:
+    """13: it had said who it is, and was ending by itself when it was told to; nobody is there any more."""
+    going = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    assert going.stdin is not None
+    status = {"jsonrpc": "2.0", "id": 1, "result": {"broker": {"version": "1", "pid": going.pid}, "sessions": 2}}
+
+    def answer(link: socket.socket, frames: list[dict[str, object]]) -> None:
+        say(status)(link, frames)
+        (short_dir / "broker.sock").unlink()
+        threading.Timer(0.2, going.stdin.close).start()  # type: ignore[union-attr]
+
+    with going, faulty_broker(short_dir / "broker.sock", answer, frames=1):
+        stopped = stop_broker(find_paths(), deadline_in(10))
+        assert going.poll() is not None or psutil.Process(going.pid).status() == psutil.STATUS_ZOMBIE
+    assert (stopped.pid, stopped.sessions) == (going.pid, 2)
