@@ -23,6 +23,8 @@ LOOK_AGAIN_S = 0.1
 """Between two looks at what became of the test."""
 TRIAL_S = 30.0
 """What one of several sessions may take: an idle one begins a turn and shows the text to its model long before."""
+LEAST_S = 3.0
+"""Less says nothing of a session."""
 ARRIVED = ("delivered", "replied")
 OVER = (*ARRIVED, "expired", "denied", "refused", "discarded")
 Row = Mapping[str, object]
@@ -71,9 +73,15 @@ def try_doors(
     tried = {title: min(rows, key=_ease) for title, rows in running.items() if rows}
     for number, (title, row) in enumerate(tried.items()):
         now = time.monotonic()
-        yield _try_one(title, row, now + min(TRIAL_S, (deadline - now) / (len(tried) - number)), tell)
+        share = min(TRIAL_S, (deadline - now) / (len(tried) - number))
+        if share >= LEAST_S:
+            yield _try_one(title, row, now + share, tell)
+        else:
+            what = f"{title}: there was no time left to try the way into {called(row)}."
+            yield Finding(AREA, "note", what, None, _one_command(row))
     if idle := ", ".join(title for title in ours if title not in tried):
-        what = f"The way in was not tried, since no session of it runs: {idle}."
+        other = "no other session" if own is not None else "no session"
+        what = f"The way in was not tried, since {other} of it runs: {idle}."
         yield Finding(AREA, "note", what, None, "Start one, then `xsessionctl doctor`.")
 
 
@@ -104,8 +112,12 @@ def _tell_failure(what: str, problem: ClientError, row: Row) -> Finding:
     again = _one_command(row)
     if problem.code != "timeout":  # it was not sent: what that session's user has set, or a limit
         return Finding(AREA, "note", what, None, problem.hint or again)
-    if row.get("state") != "idle":
-        return Finding(AREA, "note", what, f"It was {one_line(row.get('state'))} when it was tried.", again)
+    seen = problem.detail if isinstance(problem.detail, dict) else {}
+    state = seen.get("target_state")
+    if state is None:  # it was the broker that took too long, at one of the questions before or after
+        return Finding(AREA, "note", what, None, again)
+    if state != "idle":
+        return Finding(AREA, "note", what, f"It was {one_line(state)} when it was tried.", again)
     return Finding(AREA, "problem", what, None, f"Start that session again, then {again}")
 
 

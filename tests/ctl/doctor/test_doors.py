@@ -144,6 +144,15 @@ def test_a_way_in_without_evidence_is_a_problem_of_an_idle_session(
     assert claude["mend"].endswith(f"xsessionctl doctor --door {api.session['ref']}")
 
 
+def test_without_time_left_nothing_is_said_against_a_session(place: PrivateBroker, sessions: Sessions) -> None:
+    api = sessions.open("claude", "idle")
+    found = try_doors(place, lambda: None, "--timeout", "2")
+    claude = found.document["findings"][0]
+    assert (claude["level"], found.code) == ("note", 0)
+    assert "there was no time left" in claude["what"]
+    assert api.take() == []
+
+
 def test_what_a_session_refuses_is_told_as_that(place: PrivateBroker, sessions: Sessions) -> None:
     """It is a setting of its user's, and no fault of the door."""
     (place.config_dir / "config.toml").write_text('[inbound]\npolicy = "refuse"\n')
