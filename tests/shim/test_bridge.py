@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import signal
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -170,22 +167,11 @@ def test_what_opencode_was_started_with(words: list[str], resumed: object) -> No
 # -- a broker that is slow ---------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def stopped(place: PrivateBroker) -> Iterator[None]:
-    """The broker does nothing meanwhile, and for longer than the shim waits for it: as on a disk that is stuck."""
-    place.started[0].send_signal(signal.SIGSTOP)
-    try:
-        yield
-        time.sleep(SHIM_HANDSHAKE_S + 1.0)
-    finally:
-        place.started[0].send_signal(signal.SIGCONT)
-
-
 @pytest.mark.slow
 def test_a_broker_that_says_hello_too_late_is_asked_again(place: PrivateBroker) -> None:
     """1.5: without its model, and without its user."""
     bridge = BridgeProcess(place)
-    with stopped(place):
+    with place.stalled(SHIM_HANDSHAKE_S + 1.0):
         bridge.open("ses_a")
     poll(lambda: rows(place).get("ses_a"), lambda row: row is not None and row["delivery"] == "push")
 
@@ -199,7 +185,7 @@ def test_mail_that_is_given_too_late_is_not_lost_with_the_answer(
     bridge.notify("undone", {"session": "ses_a", "undone": True})
     poll(lambda: rows(place)["ses_a"]["delivery"], lambda delivery: delivery == "turn")
     sent = ann.send(name, "one")
-    with stopped(place):
+    with place.stalled(SHIM_HANDSHAKE_S + 1.0):
         bridge.notify("undone", {"session": "ses_a", "undone": False})
     post, params = bridge.next_post()
     assert sent["id"] in params["text"]

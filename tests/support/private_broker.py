@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -129,6 +130,17 @@ class PrivateBroker:
                 raise AssertionError(f"the broker {what}:\n{log.read_text(errors='replace')}")
             time.sleep(0.01)  # a process has no event to wait for before it listens; the loop is bounded
         return process
+
+    @contextmanager
+    def stalled(self, seconds: float) -> Iterator[None]:
+        """The first process does nothing meanwhile, and so many seconds longer: as on a disk that is stuck. Nothing is
+        waited for with this time: it is the fault itself."""
+        self.started[0].send_signal(signal.SIGSTOP)
+        try:
+            yield
+            time.sleep(seconds)
+        finally:
+            self.started[0].send_signal(signal.SIGCONT)
 
     def ctl(
         self, *arguments: str, stdin: str = "", within_s: float = 20.0, python: str = sys.executable, **extra: str
