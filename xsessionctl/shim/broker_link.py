@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 RESTING, TRYING, INTRODUCING, ATTACHING, UP = "resting", "trying", "introducing", "attaching", "up"
 _FORGET_TOKEN = ("bad_token", "not_found", "not_running", "expired", "already_decided")
 """Refusals of `resume` after which the session is a new one."""
+GIVING = ("take", "send")
+"""What the broker answers to these it gives to this connection alone, or does for good. An answer that nobody waits for
+any more would be kept from everybody: the end of the connection gives back what it leased, and who asked asks anew.
+"""
 _NOT_NOW = ("timeout", "no_broker")
 """A broker that is slow, or about to be replaced: it says nothing of the session."""
 
@@ -129,9 +133,18 @@ class BrokerLink:
             self._attempt_due = now
 
     def ask(self, method: str, params: Mapping[str, object], deadline: float, done: Done) -> int | None:
-        """Asks the broker; only while UP. See `Peer.ask`."""
-        assert self._peer is not None
-        return self._peer.ask(method, params, deadline, done)
+        """Asks the broker; only while UP. See `Peer.ask`; but one of `GIVING` that is not answered in time is lost with
+        its connection."""
+        peer = self._peer
+        assert peer is not None
+
+        def given(result: dict[str, object] | None, error: dict[str, object] | None) -> None:
+            if error is not None and error.get("code") == "timeout":
+                peer.close()
+                error = None
+            done(result, error)
+
+        return peer.ask(method, params, deadline, given if method in GIVING else done)
 
     def tell(self, method: str, params: Mapping[str, object]) -> None:
         """Tells the broker something, if it is there."""

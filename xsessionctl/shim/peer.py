@@ -44,12 +44,6 @@ def connect(path: str) -> Socket:
     return link
 
 
-GIVING = ("take", "send")
-"""What the broker answers to these it gives to this connection alone, or does for good. An answer that nobody waits for
-any more would be kept from everybody: the end of the connection gives back what it leased, and who asked asks anew.
-"""
-
-
 class Peer:
     """One connected socket.
 
@@ -64,7 +58,7 @@ class Peer:
         self._on_frame = on_frame
         self._splitter = jsonrpc.LineSplitter(MAX_FRAME, MAX_SKIP)
         self._outgoing = b""
-        self._pending: dict[int, tuple[Done, float, str]] = {}
+        self._pending: dict[int, tuple[Done, float]] = {}
         self._last_id = 0
         self.closed = False
 
@@ -80,7 +74,7 @@ class Peer:
     @property
     def due(self) -> float | None:
         """When `expire` has something to do, on the monotonic clock."""
-        return min((deadline for _, deadline, _ in self._pending.values()), default=None)
+        return min((deadline for _, deadline in self._pending.values()), default=None)
 
     def ask(self, method: str, params: Mapping[str, object], deadline: float, done: Done) -> int | None:
         """Sends a request; returns its id, or None (and tells `done`) if the frame would be too long."""
@@ -90,7 +84,7 @@ class Peer:
             text = f"The request has {len(frame)} bytes; the most is {MAX_FRAME}. Nothing was sent."
             done(None, {"code": "too_large", "text": text, "hint": "Put it in a file and send the path."})
             return None
-        self._pending[self._last_id] = (done, deadline, method)
+        self._pending[self._last_id] = (done, deadline)
         self._send(frame)
         return self._last_id
 
@@ -132,12 +126,9 @@ class Peer:
             self._outgoing = b""
 
     def expire(self, now: float) -> None:
-        """Gives up the requests whose time is over; with one of `GIVING`, the connection."""
-        for request_id, (done, deadline, method) in list(self._pending.items()):
+        """Gives up the requests whose time is over."""
+        for request_id, (done, deadline) in list(self._pending.items()):
             if deadline <= now and request_id in self._pending:
-                if method in GIVING:
-                    self.close()
-                    return
                 del self._pending[request_id]
                 done(None, {"code": "timeout", "text": "The broker did not answer in time.", "hint": None})
 
@@ -148,7 +139,7 @@ class Peer:
         self.closed = True
         self._socket.close()
         pending, self._pending = self._pending, {}
-        for done, _, _ in pending.values():
+        for done, _ in pending.values():
             done(None, None)
 
     def _send(self, frame: bytes) -> None:
@@ -174,7 +165,7 @@ class Peer:
         found = self._pending.pop(request_id) if isinstance(request_id, int) and request_id in self._pending else None
         if found is None:
             return
-        done, _, _ = found
+        done, _ = found
         problem, result = frame.get("error"), frame.get("result")
         if isinstance(problem, dict):
             done(None, _error_object(problem))
