@@ -32,9 +32,9 @@ class Door:
     inject steer`. most: the longest text that it takes, in characters. busy_too: whether it may be used while a turn
     runs; else the hooks carry what comes then. returns: whether it is closed while a turn runs and opens with its end.
     announces: it carries no text, and only begins a turn; what waits comes to the model by the hooks of that turn.
-    keeps: what it has written stays in the conversation and is in the next turn, whenever that is; or
-    the door says that it does not (REFUSED, GONE). proves: it tells by
-    itself what becomes of a text, so that it is of use without hooks.
+    keeps: what it has written stays in the conversation and is in the next turn, whenever that is; or the door says
+    that it does not (REFUSED, GONE). proves: it tells by itself what becomes of a text, so that it is of use without
+    hooks.
     on_change: to be called when `is_open` has changed without a `post`.
     """
 

@@ -38,8 +38,8 @@ may read a file outside of the project."""
 
 
 class PluginDoor(Door):
-    """The way into one session. under_way: the id of the post that has no answer yet. locked: its user has undone a
-    part of the conversation and may want it back; the next prompt would take it away for good."""
+    """The way into one session. locked: its user has undone a part of the conversation and may want it back; the next
+    prompt would take it away for good."""
 
     modes = ("auto", "followup", "inject", "steer")
     most = MOST
@@ -50,9 +50,9 @@ class PluginDoor(Door):
         self._write = write
         self._open = True
         self.locked = False
-        self._done: Done | None = None
-        self._written: tuple[int, Done] | None = None
-        self.under_way: int | None = None
+        self._post: int | None = None  # of the last text, until it has arrived or is given up
+        self._done: Done = _ignore
+        self._accepted = False
 
     @property
     def is_open(self) -> bool:
@@ -61,36 +61,36 @@ class PluginDoor(Door):
 
     def post(self, text: str, *, busy: bool, mode: str, done: Done) -> None:
         """See `Door`."""
-        self._done = done
+        self._done, self._accepted = done, False
         self.due = monotonic() + POST_S
-        self.under_way = self._write(text, quiet=busy and mode in ("inject", "steer"))
+        self._post = self._write(text, quiet=busy and mode in ("inject", "steer"))
 
     def answered(self, post: int, error: str | None) -> None:
         """What became of a post. error: None if it was accepted, else a code of the plugin."""
-        if post == self.under_way:
-            self._end(WRITTEN if error is None else REFUSED if error == "refused" else GONE)
+        if post != self._post or self._accepted:
+            return
+        if error is not None:
+            self._give_up(REFUSED if error == "refused" else GONE)
+            return
+        self._open = self._accepted = True
+        self.due = monotonic() + POST_S
+        self._done(WRITTEN)
 
     def seen(self, post: int) -> None:
         """It is a prompt of the conversation now, which the next step will have."""
         self.answered(post, None)  # whatever else is said of it
-        if self._written is not None and self._written[0] == post:
+        if post == self._post:
             self.due = None
 
     def removed(self, post: int) -> None:
         """It is none any more, and no step has had it."""
-        self._take_back(post, REFUSED)
+        if post == self._post:
+            self._give_up(REFUSED)
 
     def arrived(self, post: int) -> None:
         """A step has had it."""
-        if self._written is not None and self._written[0] == post:
-            self._written = self.due = None
-
-    def _take_back(self, post: int, outcome: str) -> None:
-        if self._written is not None and self._written[0] == post:
-            done = self._written[1]
-            self._written = self.due = None
-            self._open = outcome != GONE
-            done(outcome)
+        if post == self._post:
+            self._forget()
 
     def lock(self, *, locked: bool) -> None:
         """See the class."""
@@ -107,22 +107,23 @@ class PluginDoor(Door):
     def close(self) -> None:
         """Nothing more is posted."""
         self._open = False
-        self._done = self._written = self.due = self.under_way = None
+        self._forget()
 
     def tick(self, now: float) -> None:
-        """Gives up a plugin that does not answer."""
-        if self.due is None or self.due > now:
-            return
-        if self.under_way is not None:
-            self._end(GONE)
-        elif self._written is not None:
-            self._take_back(self._written[0], GONE)  # opencode took it, and then could not make a prompt of it
+        """Gives up a plugin that does not answer, and what opencode took and could make no prompt of."""
+        if self.due is not None and self.due <= now:
+            self._give_up(GONE)
 
-    def _end(self, outcome: str) -> None:
-        done, post = self._done, self.under_way
-        self._done = self.due = self.under_way = None
+    def _give_up(self, outcome: str) -> None:
+        done = self._done
+        self._forget()
         self._open = outcome != GONE
-        if outcome == WRITTEN and done is not None and post is not None:
-            self._written, self.due = (post, done), monotonic() + POST_S
-        if done is not None:
-            done(outcome)
+        done(outcome)
+
+    def _forget(self) -> None:
+        self._post = self.due = None
+        self._done = _ignore
+
+
+def _ignore(_: str) -> None:
+    pass
