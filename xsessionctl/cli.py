@@ -85,12 +85,12 @@ def _say_versions(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     from xsessionctl.client import deadline_in
     from xsessionctl.lifecycle import find_paths
     from xsessionctl.render import one_line, part_of
-    from xsessionctl.requests import find_status
+    from xsessionctl.requests import ask_running
     from xsessiond import __version__
 
     broker = "not running"
     try:
-        status = find_status(find_paths(), deadline_in(2.0))
+        status = ask_running(find_paths(), "status", {}, deadline_in(2.0))
         if status is not None:
             answer = part_of(status, "broker")
             broker = f"{one_line(answer.get('version'))} (pid {one_line(answer.get('pid'))})"

@@ -228,13 +228,10 @@ def complete_trust(ctx: click.Context, param: click.Parameter, incomplete: str) 
 def _ask_for_completion(method: str) -> dict[str, object]:
     """The answer of a running broker, nothing without one. None is started for it."""
     from xsessionctl.client import ClientError
-    from xsessionctl.lifecycle import connect_if_running, find_paths
+    from xsessionctl.lifecycle import find_paths
+    from xsessionctl.requests import ask_running
 
     try:
-        link = connect_if_running(find_paths(), deadline_in(COMPLETION_S))
-        if link is None:
-            return {}
-        with link:
-            return link.call(method)
+        return ask_running(find_paths(), method, {}, deadline_in(COMPLETION_S)) or {}
     except ClientError:
         return {}

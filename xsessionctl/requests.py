@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Result = TypeVar("Result")
 
 REPEATED = frozenset(
-    ("list", "whoami", "check", "inbox", "log", "hold_queue", "trusts", "grants", "explain", "config", "reload")
+    "list whoami check inbox log hold_queue trusts grants explain config reload status charges".split()
 )
 """Methods that may be asked again without doing anything twice."""
 
@@ -61,11 +61,34 @@ class Lease:
 
 def ask(method: str, params: Mapping[str, object], deadline: float, lease: Lease | None = None) -> dict[str, object]:
     """The result of `method`. deadline: on the monotonic clock. lease: keeps the link. Raises ClientError."""
-    harmless = method in REPEATED or bool(params.get("key"))
     try:
-        return repeat(lambda: _ask_once(method, params, deadline, lease), deadline, harmless=harmless)
+        return repeat(
+            lambda: _ask_once(method, params, deadline, lease), deadline, harmless=_is_harmless(method, params)
+        )
     except ClientError as problem:
         raise outcome_unknown(problem) if method == "send" and problem.sent else problem from None
+
+
+def ask_running(paths: Paths, method: str, params: Mapping[str, object], deadline: float) -> dict[str, object] | None:
+    """As `ask`, but no broker is started: None where none runs. Its `status` works with one of any version."""
+
+    def once() -> dict[str, object] | None:
+        link = connect_if_running(paths, deadline)
+        if link is None:
+            return None
+        with link:
+            return link.call(method, params)
+
+    return repeat(once, deadline, harmless=_is_harmless(method, params))
+
+
+def none_runs() -> ClientError:
+    """What somebody is told who needs a broker that runs."""
+    return ClientError("no_broker", "No broker is running.", "`xsessionctl start` starts it; so does any session.")
+
+
+def _is_harmless(method: str, params: Mapping[str, object]) -> bool:
+    return method in REPEATED or bool(params.get("key"))
 
 
 def repeat(work: Callable[[], Result], deadline: float, *, harmless: bool = True) -> Result:
@@ -79,19 +102,6 @@ def repeat(work: Callable[[], Result], deadline: float, *, harmless: bool = True
             if not wait_for_successor(problem, deadline, harmless=harmless):
                 raise
     return work()
-
-
-def find_status(paths: Paths, deadline: float) -> dict[str, object] | None:
-    """What the broker says of itself; None where none runs. Works with a broker of any version. Raises ClientError."""
-
-    def look() -> dict[str, object] | None:
-        link = connect_if_running(paths, deadline)
-        if link is None:
-            return None
-        with link:
-            return link.call("status")
-
-    return repeat(look, deadline)
 
 
 def wait_for_successor(problem: ClientError, deadline: float, *, harmless: bool) -> bool:

@@ -6,13 +6,12 @@ import sys
 
 import click
 
-from xsessionctl.client import ClientError
 from xsessionctl.lifecycle import find_paths
 from xsessionctl.options import Setup, verb
 from xsessionctl.outcome import Document, conclude
 from xsessionctl.output import Sink
 from xsessionctl.render import broker_state, part_of
-from xsessionctl.requests import ask, find_status
+from xsessionctl.requests import ask, ask_running, none_runs
 
 
 @verb(
@@ -69,9 +68,9 @@ def _show(document: Document, sink: Sink) -> list[str]:
 
 def read_status(deadline: float) -> dict[str, object]:
     """The broker's own account of itself. Raises ClientError."""
-    status = find_status(find_paths(), deadline)
+    status = ask_running(find_paths(), "status", {}, deadline)
     if status is None:
-        raise ClientError("no_broker", "No broker is running.", "`xsessionctl start` starts it; so does any session.")
+        raise none_runs()
     return status
 
 

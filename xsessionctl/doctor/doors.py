@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from xsessionctl.client import ClientError
 from xsessionctl.doctor.findings import Finding
 from xsessionctl.installing import Job
+from xsessionctl.lifecycle import find_paths
 from xsessionctl.render import called, one_line, part_of, rows_of
-from xsessionctl.requests import ask
+from xsessionctl.requests import ask_running, none_runs
 
 AREA = "harnesses"
 TEST_TEXT = "xsessionctl doctor tries the way into this session, for its user. There is nothing to do or to answer."
@@ -34,11 +35,12 @@ def try_door(to: str, deadline: float) -> dict[str, object]:
     """Sends a session a test and waits until its model has seen it. deadline: on the monotonic clock. Raises
     ClientError: also `timeout`, with what is known by then."""
     # The same text twice within half a minute would be a repeat, and who mends something tries again at once.
-    text = f"{TEST_TEXT} (test {os.urandom(4).hex()})"
-    sent = ask("send", {"to": to, "message": text, "summary": "a test of the way in"}, deadline)
+    test = os.urandom(4).hex()
+    message = {"to": to, "message": f"{TEST_TEXT} (test {test})", "summary": "a test of the way in"}
+    sent = _ask("send", {**message, "key": f"doctor-{test}"}, deadline)
     begun = time.monotonic()
     while True:
-        found = ask("check", {"message_id": sent.get("id")}, deadline)
+        found = _ask("check", {"message_id": sent.get("id")}, deadline)
         state = found.get("state")
         if state in OVER or state == "held":
             break
@@ -48,7 +50,7 @@ def try_door(to: str, deadline: float) -> dict[str, object]:
             raise ClientError("timeout", problem, hint, detail=found)
         time.sleep(LOOK_AGAIN_S)
     took = round(time.monotonic() - begun, 1)
-    listed = rows_of(ask("list", {}, deadline), "sessions")
+    listed = rows_of(_ask("list", {}, deadline), "sessions")
     session = next((row for row in listed if row.get("id") == part_of(found, "to").get("id")), {})
     return {
         "arrived": state in ARRIVED,
@@ -59,6 +61,13 @@ def try_door(to: str, deadline: float) -> dict[str, object]:
         "took_s": took,
         "history": found.get("history"),
     }
+
+
+def _ask(method: str, params: Mapping[str, object], deadline: float) -> dict[str, object]:
+    answer = ask_running(find_paths(), method, params, deadline)
+    if answer is None:
+        raise none_runs()
+    return answer
 
 
 def try_doors(

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from xsessionctl.client import ClientError, deadline_in
-from xsessionctl.lifecycle import connect_if_running
-from xsessionctl.requests import find_status, repeat
+from xsessionctl.requests import ask_running
 from xsessiond.paths import Paths
 
 Level = Literal["ok", "note", "problem"]
@@ -84,17 +83,8 @@ class Look:
         """The broker's answer; None without a broker, and where it refuses or is of a version that does not know it."""
         if self.status() is None:
             return None
-        deadline = deadline_in(ANSWER_S)
-
-        def look() -> dict[str, object] | None:
-            link = connect_if_running(self.paths, deadline)
-            if link is None:
-                return None
-            with link:
-                return link.call(method, params)
-
         try:
-            return repeat(look, deadline)
+            return ask_running(self.paths, method, params or {}, deadline_in(ANSWER_S))
         except ClientError:
             return None
 
@@ -107,6 +97,6 @@ class Look:
 def read_status(paths: Paths) -> tuple[dict[str, object] | None, ClientError | None]:
     """What the broker of these paths says of itself, or why nothing came. None twice: there is none."""
     try:
-        return find_status(paths, deadline_in(ANSWER_S)), None
+        return ask_running(paths, "status", {}, deadline_in(ANSWER_S)), None
     except ClientError as problem:
         return None, problem

@@ -67,6 +67,11 @@ def test_a_session_that_is_not_there(broker: PrivateBroker) -> None:
     assert done.returncode == 3
 
 
+def test_no_broker_is_started_for_it(broker: PrivateBroker) -> None:
+    done = broker.ctl("doctor", "--door", "api")
+    assert (done.returncode, broker.rendezvous.exists()) == (9, False)
+
+
 def test_who_mends_something_may_try_again_at_once(broker: PrivateBroker) -> None:
     """10.4: the second test is no repeat of the first."""
     broker.start()
