@@ -13,6 +13,7 @@ from time import monotonic, sleep
 from xsessionctl.client import ClientError, Connection
 from xsessionctl.granted import granted_socket
 from xsessionctl.lifecycle import FIRST_PAUSE_S, broker_command, connect_if_running, ensure_broker
+from xsessionctl.render import part_of
 from xsessionctl.requests import repeat, wait_for_successor
 from xsessionctl.whole_file import write_whole
 from xsessiond.paths import Paths
@@ -49,24 +50,20 @@ def _stop_once(paths: Paths, deadline: float, found: list[Stopped]) -> Stopped:
         return found[-1]
     with link:
         status = link.call("status")
-        broker = status.get("broker")
-        pid = broker.get("pid") if isinstance(broker, dict) else None
-        version = broker.get("version") if isinstance(broker, dict) else None
-        service = broker.get("service") if isinstance(broker, dict) else None
-        sessions = status.get("sessions")
-        found.append(
-            Stopped(
-                pid if isinstance(pid, int) else None,
-                sessions if isinstance(sessions, int) else 0,
-                version if isinstance(version, str) else None,
-                service if isinstance(service, str) else None,
-            )
+        broker, sessions = part_of(status, "broker"), status.get("sessions")
+        pid, version, service = (broker.get(key) for key in ("pid", "version", "service"))
+        stopped = Stopped(
+            pid if isinstance(pid, int) else None,
+            sessions if isinstance(sessions, int) else 0,
+            version if isinstance(version, str) else None,
+            service if isinstance(service, str) else None,
         )
-        with _Watched(pid if isinstance(pid, int) else 0) as watched:
+        found.append(stopped)
+        with _Watched(stopped.pid or 0) as watched:
             link.call("stop")
             if not (link.closed_by_peer() and watched.wait(deadline)):
-                raise _still_there(found[-1].pid)
-    return found[-1]
+                raise _still_there(stopped.pid)
+    return stopped
 
 
 def _still_there(pid: int | None) -> ClientError:
@@ -134,8 +131,7 @@ def _await_broker(paths: Paths, deadline: float) -> dict[str, object]:
 
 
 def _broker_of(link: Connection) -> dict[str, object]:
-    found = link.call("status").get("broker")
-    return found if isinstance(found, dict) else {}
+    return part_of(link.call("status"), "broker")
 
 
 def _name_successor(paths: Paths) -> None:

@@ -70,6 +70,20 @@ def begin_turn(bridge: BridgeProcess, session: str = "ses_a") -> str:
     return message
 
 
+def begin_busy(place: PrivateBroker, bridge: BridgeProcess) -> tuple[str, str]:
+    """Opens one conversation whose turn runs; returns its name and the id of the prompt that began it."""
+    name = begin_idle(place, bridge)
+    first = begin_turn(bridge)
+    poll(lambda: rows(place)["ses_a"]["state"], lambda state: state == "busy")
+    return name, first
+
+
+def undo(place: PrivateBroker, bridge: BridgeProcess) -> None:
+    """Its user undoes a part of it, and the broker knows that it cannot be reached."""
+    bridge.notify("undone", {"session": "ses_a", "undone": True})
+    poll(lambda: rows(place)["ses_a"]["delivery"], lambda delivery: delivery == "turn")
+
+
 # -- who is there ------------------------------------------------------------------------------------------------------
 
 
@@ -182,8 +196,7 @@ def test_mail_that_is_given_too_late_is_not_lost_with_the_answer(
 ) -> None:
     """7.3: the broker has leased it by then to somebody who does not wait any more."""
     name = begin_idle(place, bridge)
-    bridge.notify("undone", {"session": "ses_a", "undone": True})
-    poll(lambda: rows(place)["ses_a"]["delivery"], lambda delivery: delivery == "turn")
+    undo(place, bridge)
     sent = ann.send(name, "one")
     with place.stalled(SHIM_HANDSHAKE_S + 1.0):
         bridge.notify("undone", {"session": "ses_a", "undone": False})
@@ -221,9 +234,7 @@ def test_mail_starts_a_turn_and_is_delivered_with_its_first_step(
 def test_a_busy_conversation_reads_it_with_its_next_step(
     place: PrivateBroker, bridge: BridgeProcess, ann: Member
 ) -> None:
-    name = begin_idle(place, bridge)
-    first = begin_turn(bridge)
-    poll(lambda: rows(place)["ses_a"]["state"], lambda state: state == "busy")
+    name, first = begin_busy(place, bridge)
     sent = ann.send(name, "by the way")
     post, _ = bridge.next_post()
     bridge.accept(post)
@@ -288,8 +299,7 @@ def test_what_its_user_has_undone_is_not_made_final_by_mail(
     place: PrivateBroker, bridge: BridgeProcess, ann: Member
 ) -> None:
     name = begin_idle(place, bridge)
-    bridge.notify("undone", {"session": "ses_a", "undone": True})
-    poll(lambda: rows(place)["ses_a"]["delivery"], lambda delivery: delivery == "turn")
+    undo(place, bridge)
     sent = ann.send(name, "no hurry")
     assert sent["state"] == "queued"
     bridge.notify("undone", {"session": "ses_a", "undone": False})
@@ -302,9 +312,7 @@ def test_what_its_user_takes_away_before_it_was_read_comes_again(
     place: PrivateBroker, bridge: BridgeProcess, ann: Member
 ) -> None:
     """6.1: what is not in the conversation any more is not delivered with the next step."""
-    name = begin_idle(place, bridge)
-    begin_turn(bridge)
-    poll(lambda: rows(place)["ses_a"]["state"], lambda state: state == "busy")
+    name, _ = begin_busy(place, bridge)
     sent = ann.send(name, "by the way", mode="inject")
     post, params = bridge.next_post()
     assert params["quiet"]
@@ -345,16 +353,13 @@ def test_what_joined_a_turn_that_was_undone_is_read_once_that_is_back(
     place: PrivateBroker, bridge: BridgeProcess, ann: Member
 ) -> None:
     """7.4: the prompt that makes opencode look would be refused while its user may want back what was undone."""
-    name = begin_idle(place, bridge)
-    begin_turn(bridge)
-    poll(lambda: rows(place)["ses_a"]["state"], lambda state: state == "busy")
+    name, _ = begin_busy(place, bridge)
     ann.send(name, "by the way", mode="inject")
     post, _ = bridge.next_post()
     bridge.accept(post)
     bridge.prompt("ses_a", post=post, by="mail")
     bridge.state("ses_a", "idle")
-    bridge.notify("undone", {"session": "ses_a", "undone": True})
-    poll(lambda: rows(place)["ses_a"]["delivery"], lambda delivery: delivery == "turn")
+    undo(place, bridge)
     ann.send(name, "and another")
     assert bridge.use("ses_a", "list_agents")["isError"] is False  # nothing was posted before
     bridge.notify("undone", {"session": "ses_a", "undone": False})
@@ -404,9 +409,7 @@ def test_a_text_is_posted_whole(place: PrivateBroker, bridge: BridgeProcess, ann
 def test_a_message_for_the_running_turn_alone_starts_none(
     place: PrivateBroker, bridge: BridgeProcess, ann: Member
 ) -> None:
-    name = begin_idle(place, bridge)
-    begin_turn(bridge)
-    poll(lambda: rows(place)["ses_a"]["state"], lambda state: state == "busy")
+    name, _ = begin_busy(place, bridge)
     sent = ann.send(name, "stop that", mode="steer")
     post, params = bridge.next_post()
     assert params["quiet"] is True
