@@ -109,11 +109,12 @@ class Connection:
     link is to act as, or None.
     """
 
-    __slots__ = ("_buffer", "_greeted", "_last_id", "_link", "deadline", "token")
+    __slots__ = ("_buffer", "_early", "_greeted", "_last_id", "_link", "deadline", "token")
 
     def __init__(self, link: Socket, deadline: float) -> None:
         self._link = link
         self._buffer = bytearray()
+        self._early: list[dict[str, object]] = []  # notifications that came before the answer that was waited for
         self._greeted = False
         self._last_id = 0
         self.deadline = deadline
@@ -174,7 +175,7 @@ class Connection:
         ClientError.
         """
         while True:
-            frame = self._read()
+            frame = self._early.pop(0) if self._early else self._read()
             method, params = frame.get("method"), frame.get("params")
             if isinstance(method, str):
                 yield method, params if isinstance(params, dict) else {}
@@ -209,7 +210,10 @@ class Connection:
     def _answer(self, request: int) -> dict[str, object]:
         while True:
             frame = self._read()
-            if "method" in frame or frame.get("id") not in (request, None):
+            if "method" in frame:
+                self._early.append(frame)
+                continue
+            if frame.get("id") not in (request, None):
                 continue
             result = frame.get("result")
             if isinstance(result, dict):

@@ -326,6 +326,19 @@ def test_the_log_says_what_was_decided(house: House, web: Guest) -> None:
     assert entries[0]["decisions"][1]["at"] > entries[0]["sent_at"]
 
 
+def test_who_follows_hears_of_what_comes_while_the_store_is_looked_at(house: House, api: Guest, web: Guest) -> None:
+    """13: else a message that is accepted meanwhile is neither in the answer nor told."""
+    line = house.human()
+    house.slow = True
+    asked = line.begin("log", follow=True)
+    sent = api.send(web)
+    assert [params["id"] for method, params in line.notes if method == "entry"] == [sent["id"]]
+    house.slow = False
+    house.answer_questions()
+    assert "entries" in line.answer(asked)
+    assert house.broker.core.followers == 1
+
+
 def test_who_follows_hears_of_decisions(house: House, web: Guest) -> None:
     """As they are made: approved, denied, expired, released and refused by a rule."""
     daring = house.join("daring", **{"class": "bypass"})

@@ -152,3 +152,13 @@ def test_an_error_is_a_document_of_the_contract() -> None:
             "detail": 1,
         }
     }
+
+
+def test_what_the_broker_says_before_it_answers_is_not_lost(short_dir: Path) -> None:
+    """Who follows the log is told of what is accepted while the broker looks into its store."""
+    path = short_dir / "s"
+    news = [{"jsonrpc": "2.0", "method": "entry", "params": {"id": f"m-{number}"}} for number in range(3)]
+    with faulty_broker(path, say(HELLO, news[0], news[1], LIST, news[2])), connect(str(path), deadline_in(10)) as link:
+        assert link.call("list") == {"sessions": []}
+        heard = link.notifications()
+        assert [next(heard) for _ in news] == [("entry", {"id": f"m-{number}"}) for number in range(3)]

@@ -196,6 +196,11 @@ class Questions:
             text = f"{(params.since or '')[:40]!r} is no time that can be read."
             raise Refusal("usage", text, "Write it as 2026-01-31T12:00:00Z.") from None
 
+        if params.follow and not wire.following:
+            # From here on: what is accepted while the store is looked at is not in what the look finds.
+            wire.following = True
+            self._core.followers += 1
+
         def then(wire: Wire, found: Found, now: Now) -> None:
             rows = [row for row in _rows(found) if own is None or row.sender_id in own or row.target_id in own]
 
@@ -232,9 +237,6 @@ class Questions:
         while entries and len(encode_result(None, answer)) >= limits.MAX_FRAME - 1024:
             del entries[: max(1, len(entries) // 4)]  # the newest are kept; `since` reads on
         self._core.answer(wire, request.id, answer)
-        if request.params.follow and not wire.following:
-            wire.following = True
-            self._core.followers += 1
 
     # -- the broker ------------------------------------------------------------------------------
 
